@@ -200,7 +200,7 @@ pub fn main() -> ExitCode {
         if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(PrintError::Closed))) {
             return ExitCode::from(ENDED_BY_SIGPIPE);
         }
-        complain(&format!("localpool: {}", operator::words(error.as_ref())));
+        complain(&format!("localpool: {}", operator::error_message(error.as_ref())));
         ExitCode::FAILURE
     })
 }

@@ -37,7 +37,7 @@ use localpool::device::{
     label::{ErasePolicy, Layout, SetRef},
 };
 use localpool::host::{
-    Access, Extent, FsKind, Geometry, Host, Kind, Partition,
+    Access, DeviceKind, Extent, FsKind, Geometry, Host, Partition,
     fake::{FakeHost, Fate, Fault, Platter},
 };
 use localpool::pool::{Change, Destination, JOURNAL, Made, PoolError, Selector, Standing, WantedUsage};
@@ -807,7 +807,7 @@ fn partition(host: &FakeHost, disk: &str, guid: &str) -> String {
         part_uuid: Some(guid.to_owned()),
         part_label: None,
     };
-    host.edit(&name, |raw| raw.kind = Kind::Partition(own));
+    host.edit(&name, |raw| raw.kind = DeviceKind::Partition(own));
     host.edit(disk, |raw| raw.partitions = vec![name.as_str().into()]);
     name
 }

@@ -20,7 +20,9 @@ use localpool::host::{FsKind, Geometry, Host};
 use localpool::pool::{Change, Pool, PoolError, Selector, WantedUsage};
 use localpool::role::metrics::NodeMetrics;
 use localpool::role::{http, node, runtime};
-use localpool::volume::{Access, AccessType, Error, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
+use localpool::volume::{
+    AccessType, Error, NodeVolumes, PublishRequest, StageRequest, TargetAccess, VolumeId, VolumeLocks,
+};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
 /// Far longer than an answer takes on a busy machine; an operation that hangs takes for ever.
@@ -227,7 +229,7 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
         staging: "/staging".to_owned(),
         target: "/target".to_owned(),
         wish,
-        access: Access::ReadWrite,
+        access: TargetAccess::ReadWrite,
         single_target: false,
     };
     let runtime =

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use localpool::host::{DeviceEvents, Hint, Kind, MountHow, RawDisk, Roots, sysfs::scan};
+use localpool::host::{DeviceEvent, DeviceEvents, DeviceKind, MountHow, RawDisk, Roots, sysfs::scan};
 
 /// Runs a command that must succeed, and returns its output.
 fn run(program: &str, args: &[&str]) -> String {
@@ -113,7 +113,7 @@ fn loop_a_device_is_known_by_its_file_also_where_no_path_leads_to_it() {
     std::fs::write(disk.path("disk.img"), "another file").unwrap();
     let seen = disk.scanned();
     run("umount", &[folder]);
-    let Kind::Loop(Some(backing)) = seen.kind else { panic!("{:?}", seen.kind) };
+    let DeviceKind::Loop(Some(backing)) = seen.kind else { panic!("{:?}", seen.kind) };
     assert_eq!(backing.inode, Some((file.dev(), file.ino())));
 }
 
@@ -127,16 +127,16 @@ fn loop_a_bound_device_shows_its_file_its_size_and_the_partitions_that_the_kerne
     run("addpart", &[&disk.node, "3", "2048", "4096"]);
     let seen = disk.scanned();
     let file = std::fs::metadata(disk.path("disk.img")).unwrap();
-    let Kind::Loop(Some(backing)) = &seen.kind else { panic!("{seen:?}") };
+    let DeviceKind::Loop(Some(backing)) = &seen.kind else { panic!("{seen:?}") };
     assert_eq!((backing.inode, backing.deleted, seen.size), (Some((file.dev(), file.ino())), false, 16 << 20));
     assert_eq!(seen.partitions, [&*format!("{}p3", disk.name())]);
     let part = scanned(&seen.partitions[0]);
-    let Kind::Partition(place) = &part.kind else { panic!("{part:?}") };
+    let DeviceKind::Partition(place) = &part.kind else { panic!("{part:?}") };
     assert_eq!((place.number, place.start, part.size, part.unreadable), (3, 1 << 20, 2 << 20, None));
     run("delpart", &[&disk.node, "3"]);
     assert!(disk.scanned().partitions.is_empty());
     std::fs::remove_file(disk.path("disk.img")).unwrap();
-    let Kind::Loop(Some(backing)) = disk.scanned().kind else { panic!("no file") };
+    let DeviceKind::Loop(Some(backing)) = disk.scanned().kind else { panic!("no file") };
     assert_eq!((backing.file, backing.deleted), (disk.path("disk.img"), true));
 }
 
@@ -235,11 +235,11 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
-    let wanted = Hint::Changed { name: disk.name().into() };
+    let wanted = DeviceEvent::Changed { name: disk.name().into() };
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         match events.next(Duration::from_secs(1)).unwrap() {
-            Some(Hint::Overflow) => panic!("overflow of a few events"),
+            Some(DeviceEvent::Overflow) => panic!("overflow of a few events"),
             hint if hint == Some(wanted.clone()) => return,
             _ => {}
         }
@@ -262,7 +262,7 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     }
     let mut overflows = 0;
     while let Some(hint) = events.next(Duration::from_millis(100)).unwrap() {
-        overflows += u32::from(hint == Hint::Overflow);
+        overflows += u32::from(hint == DeviceEvent::Overflow);
     }
     assert!(overflows > 0);
     std::fs::write(&trigger, "change").unwrap();

@@ -13,18 +13,18 @@ use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host as _, chain};
-use localpool::pool::{AskOwn, Change, Doubt, JOURNAL, LostVolume, PoolError, ToldVolume, WantedUsage};
+use localpool::pool::{AskVolumes, Change, Doubt, JOURNAL, LostVolume, PoolError, ReportedVolume, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
-type Told = Result<Vec<ToldVolume>, String>;
+type Told = Result<Vec<ReportedVolume>, String>;
 
 fn geometry() -> Geometry {
     Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
 }
 
 /// Gives this answer each time.
-fn telling(told: Told) -> AskOwn {
+fn telling(told: Told) -> AskVolumes {
     Box::new(move || told.clone().map_err(|why| NoAnswer::Failed(why.into())))
 }
 
@@ -50,7 +50,7 @@ fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
 fn told(node: &Node, name: &str) -> Told {
     let view = node.pool.volume(id(name)).expect("there");
     let volume = Some(LostVolume { id: view.id, set: view.set, record: view.record.expect("described") });
-    Ok(vec![ToldVolume { disk: view.disk, id: Some(view.id), volume, is_made: true }])
+    Ok(vec![ReportedVolume { disk: view.disk, id: Some(view.id), volume, is_made: true }])
 }
 
 /// The state directory is lost, and since then the disk has another serial: a new machine, another driver, a quirk of a
@@ -267,7 +267,7 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         // By now the object of the forgotten volume may be there as well.
         let both = told.as_ref().expect("told").iter().flat_map(|b| {
             let volume = b.volume.clone().map(|volume| LostVolume { id: id("a"), ..volume });
-            [ToldVolume { id: Some(id("a")), volume, ..b.clone() }, b.clone()]
+            [ReportedVolume { id: Some(id("a")), volume, ..b.clone() }, b.clone()]
         });
         node = start(&host, &Layout::RawDevice {}, &Ok(both.collect()));
         assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
@@ -349,7 +349,7 @@ fn of_several_volumes_that_objects_have_on_one_device_a_person_says_which_is_the
         for is_first in [false, true] {
             let (host, device, a) = pool();
             let a = a.expect("told").remove(0);
-            let b = ToldVolume { disk: a.disk.clone(), ..b.clone() };
+            let b = ReportedVolume { disk: a.disk.clone(), ..b.clone() };
             let told = Ok(if is_first { vec![a, b] } else { vec![b, a] });
             let before = device.content();
             host.state.lose();
@@ -380,7 +380,7 @@ fn of_several_volumes_that_objects_have_on_one_device_a_person_says_which_is_the
 fn an_object_that_this_version_cannot_read_keeps_its_device_from_an_older_journal() {
     for state in STATES {
         let (host, device, told) = older(state);
-        let unread = told.expect("told").into_iter().map(|told| ToldVolume { volume: None, ..told }).collect();
+        let unread = told.expect("told").into_iter().map(|told| ReportedVolume { volume: None, ..told }).collect();
         let before = device.content();
         let mut node = start(&host, &Layout::RawDevice {}, &Ok(unread));
         let pass = node.passes().expect("looks");
@@ -484,7 +484,7 @@ fn where_both_records_have_one_volume_another_object_of_the_device_disputes_noth
     let a = a.expect("told");
     // An object from a backup beside the object of the volume that is there.
     let stale = older("erased").2.expect("told").remove(0);
-    let stale = ToldVolume { disk: a[0].disk.clone(), ..stale };
+    let stale = ReportedVolume { disk: a[0].disk.clone(), ..stale };
     for told in [vec![stale.clone(), a[0].clone()], vec![a[0].clone(), stale]] {
         let mut node = start(&host, &Layout::RawDevice {}, &Ok(told));
         let pass = node.passes().expect("looks");
@@ -554,9 +554,9 @@ fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
     assert_eq!(is_free(&volume_a), (None, 1));
     node.pool.delete(id("b")).expect("deleted");
     node.pool.work_until_idle().expect("erased");
-    let only_to_be = volume_a.map(|told| vec![ToldVolume { is_made: false, ..told[0].clone() }]);
+    let only_to_be = volume_a.map(|told| vec![ReportedVolume { is_made: false, ..told[0].clone() }]);
     assert_eq!(is_free(&only_to_be), (None, 0), "accepted, and stopped before the journal");
-    let other = Ok(vec![ToldVolume { id: Some(id("x")), ..only_to_be.expect("told").remove(0) }]);
+    let other = Ok(vec![ReportedVolume { id: Some(id("x")), ..only_to_be.expect("told").remove(0) }]);
     let disk = || "/dev/fake0".to_owned();
     let mut node = start(&host, &Layout::RawDevice {}, &other);
     node.passes().expect("looks");

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 
 use localpool::device::{Attachments, Reach};
-use localpool::host::{DevNo, Kind, MountHow, MountUse, Offer, RawDisk, Roots, UNSEEN_NAMESPACE, sysfs::scan};
+use localpool::host::{
+    DevNo, DeviceKind, MountHow, MountUse, ProvisionerOffer, RawDisk, Roots, UNSEEN_NAMESPACE, sysfs::scan,
+};
 
 struct Machine {
     folder: tempfile::TempDir,
@@ -74,7 +76,7 @@ fn nvme_namespaces_are_disks_and_hidden_paths_are_not() {
     let first = m.disk("nvme0n1");
     assert_eq!(
         (first.kind.clone(), first.size, first.devno),
-        (Kind::Disk, 2_000_398_934_016, DevNo { major: 259, minor: 0 })
+        (DeviceKind::Disk, 2_000_398_934_016, DevNo { major: 259, minor: 0 })
     );
     assert_eq!(words(&first.model), "INTEL SSDPE2KX040T8");
     assert_eq!(words(&first.serial), "BTLJ918302HG4P0DGN");
@@ -92,13 +94,13 @@ fn nvme_namespaces_are_disks_and_hidden_paths_are_not() {
             "disk/by-path/pci-0000:18:00.0-nvme-1"
         ]
     );
-    let Kind::Partition(boot) = &m.disk("nvme0n1p1").kind else { panic!("no partition") };
+    let DeviceKind::Partition(boot) = &m.disk("nvme0n1p1").kind else { panic!("no partition") };
     assert_eq!((boot.disk.as_str(), boot.number, boot.start), ("nvme0n1", 1, 1 << 20));
     assert_eq!(
         (words(&boot.part_label), words(&boot.part_uuid)),
         ("EFI System Partition", "6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a01")
     );
-    let Kind::Partition(root) = &m.disk("nvme0n1p2").kind else { panic!("no partition") };
+    let DeviceKind::Partition(root) = &m.disk("nvme0n1p2").kind else { panic!("no partition") };
     assert_eq!(words(&root.part_uuid), "6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a02", "lower case");
     assert_eq!(m.mounts("nvme0n1p2"), [("/", 4026531841, FS)]);
     assert!(m.mounts("nvme0n1").is_empty() && m.mounts("nvme0n2").is_empty());
@@ -108,7 +110,7 @@ fn nvme_namespaces_are_disks_and_hidden_paths_are_not() {
 fn a_multipath_head_has_the_transport_of_its_controllers_and_names_no_single_one() {
     let m = machine("nvme-server");
     let head = m.disk("nvme1n1");
-    assert_eq!((head.kind.clone(), words(&head.transport), words(&head.model)), (Kind::Disk, "tcp", "Linux"));
+    assert_eq!((head.kind.clone(), words(&head.transport), words(&head.model)), (DeviceKind::Disk, "tcp", "Linux"));
     assert_eq!((words(&head.wwid), head.numa_node), ("uuid.4a3e5a0d-7a1f-4e9e-8f0a-52d9e6b3c101", None));
     assert_eq!((head.logical_sector, head.size), (4096, 1 << 40));
     assert_eq!(m.links("nvme1n1"), ["disk/by-id/nvme-uuid.4a3e5a0d-7a1f-4e9e-8f0a-52d9e6b3c101"]);
@@ -128,7 +130,7 @@ fn scsi_disks_are_named_from_their_vital_product_data_where_the_kernel_does_not(
     assert!(!ssd.rotational && ssd.discards && ssd.offloads_zeroes);
     for name in ["sda", "sdb", "sdc", "sdd"] {
         assert_eq!(words(&m.disk(name).transport), "sas", "{name}");
-        assert_eq!(m.disk(name).kind, Kind::Disk, "{name}");
+        assert_eq!(m.disk(name).kind, DeviceKind::Disk, "{name}");
     }
 }
 
@@ -160,11 +162,11 @@ fn a_laptop_has_a_disk_with_a_dos_table_and_a_rom_drive() {
             "disk/by-uuid/0f9e8d7c-1111-4222-8333-444455556666"
         ]
     );
-    let Kind::Partition(root) = &m.disk("sda1").kind else { panic!("no partition") };
+    let DeviceKind::Partition(root) = &m.disk("sda1").kind else { panic!("no partition") };
     assert_eq!(root.part_uuid, None, "a DOS table's made-up id has the number in it");
     assert!(m.disk("sda5").swap && !m.disk("sda1").swap && !disk.swap);
     let rom = m.disk("sr0");
-    assert_eq!((&rom.kind, rom.removable, words(&rom.serial)), (&Kind::Rom, true, "K9OF1234567"));
+    assert_eq!((&rom.kind, rom.removable, words(&rom.serial)), (&DeviceKind::Rom, true, "K9OF1234567"));
     assert_eq!((words(&rom.transport), words(&rom.model)), ("sata", "DVDRAM GUD1N"));
 }
 
@@ -188,7 +190,7 @@ fn arrays_know_their_level_state_and_uuid_and_hold_their_members() {
     let m = machine("md-raid");
     assert_eq!(m.names(), ["md0", "md0p1", "md5", "md127", "nvme0n1", "nvme0n2", "sda", "sda1", "sdb", "sdb1"]);
     let md = |name: &str| match &m.disk(name).kind {
-        Kind::Md(md) => (words(&md.uuid).to_owned(), words(&md.level).to_owned(), words(&md.state).to_owned()),
+        DeviceKind::Md(md) => (words(&md.uuid).to_owned(), words(&md.level).to_owned(), words(&md.state).to_owned()),
         other => panic!("{name} is {other:?}"),
     };
     let text = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
@@ -209,7 +211,7 @@ fn arrays_know_their_level_state_and_uuid_and_hold_their_members() {
 fn mappings_know_their_name_uuid_and_suspension_and_are_found_by_every_name() {
     let m = machine("dm");
     let dm = |name: &str| match &m.disk(name).kind {
-        Kind::Dm(dm) => (dm.name.clone(), dm.uuid.get(..4).unwrap_or("").to_owned(), dm.suspended),
+        DeviceKind::Dm(dm) => (dm.name.clone(), dm.uuid.get(..4).unwrap_or("").to_owned(), dm.suspended),
         other => panic!("{name} is {other:?}"),
     };
     assert_eq!(dm("dm-0"), ("vg0-root".into(), "LVM-".into(), false));
@@ -240,7 +242,7 @@ fn both_paths_of_a_multipath_map_are_held_by_it() {
         );
         assert_eq!(words(&m.disk(path).wwid), "naa.624a93704d1a2b3c5d6e7f8000011234");
     }
-    let Kind::Dm(map) = &m.disk("dm-0").kind else { panic!("no map") };
+    let DeviceKind::Dm(map) = &m.disk("dm-0").kind else { panic!("no map") };
     assert_eq!(map.uuid, "mpath-3624a93704d1a2b3c5d6e7f8000011234");
     assert_eq!((m.disk("dm-0").slaves.len(), m.disk("dm-0").holders.as_slice()), (2, ["dm-1".into()].as_slice()));
     assert!(m.links("sda").is_empty(), "the links of the unit are the map's");
@@ -253,7 +255,7 @@ fn loop_devices_tell_bound_from_unbound_and_deleted_from_merely_called_so() {
     let m = machine("loops");
     assert_eq!(m.names(), ["loop0", "loop0p1", "loop1", "loop2", "loop10"]);
     let backing = |name: &str| match &m.disk(name).kind {
-        Kind::Loop(backing) => backing.clone(),
+        DeviceKind::Loop(backing) => backing.clone(),
         other => panic!("{name} is {other:?}"),
     };
     let file = std::fs::metadata(m.root().join("srv/disk.img")).unwrap();
@@ -279,14 +281,14 @@ fn loop_devices_tell_bound_from_unbound_and_deleted_from_merely_called_so() {
 fn memory_floppies_flash_and_unknown_drivers_are_not_disks() {
     let m = machine("memory-and-oddities");
     for (name, kind) in [
-        ("zram0", Kind::Zram),
-        ("ram0", Kind::Ram),
-        ("fd0", Kind::Floppy),
-        ("mtdblock0", Kind::Other("mtdblock".into())),
-        ("nullb0", Kind::Other("nullb".into())),
-        ("mmcblk0", Kind::Disk),
-        ("mmcblk0boot0", Kind::Other("mmc boot area".into())),
-        ("sdq", Kind::Other("SCSI type 7".into())),
+        ("zram0", DeviceKind::Zram),
+        ("ram0", DeviceKind::Ram),
+        ("fd0", DeviceKind::Floppy),
+        ("mtdblock0", DeviceKind::Other("mtdblock".into())),
+        ("nullb0", DeviceKind::Other("nullb".into())),
+        ("mmcblk0", DeviceKind::Disk),
+        ("mmcblk0boot0", DeviceKind::Other("mmc boot area".into())),
+        ("sdq", DeviceKind::Other("SCSI type 7".into())),
     ] {
         assert_eq!(m.disk(name).kind, kind, "{name}");
         assert_eq!(m.disk(name).unreadable, None, "{name}");
@@ -305,7 +307,7 @@ fn sizes_and_starts_count_in_512_bytes_whatever_the_sector() {
     assert_eq!((disk.size, disk.logical_sector), (12_000_138_625_024, 4096));
     assert_eq!(disk.partitions, ["sda1", "sda2", "sda10"]);
     let far = m.disk("sda10");
-    let Kind::Partition(place) = &far.kind else { panic!("no partition") };
+    let DeviceKind::Partition(place) = &far.kind else { panic!("no partition") };
     assert_eq!((place.number, place.start, far.size, far.logical_sector), (10, 10_995_118_374_912, 4096, 4096));
     assert!(far.read_only && !m.disk("sda1").read_only && !disk.read_only);
     assert_eq!(
@@ -345,11 +347,11 @@ fn use_is_seen_in_other_namespaces_under_other_names_and_as_a_bare_node() {
 fn disks_of_other_machines_are_network_disks() {
     let m = machine("cloud");
     for name in ["nbd0", "nbd1", "rbd0", "drbd1000"] {
-        assert_eq!(m.disk(name).kind, Kind::Network, "{name}");
+        assert_eq!(m.disk(name).kind, DeviceKind::Network, "{name}");
     }
     assert_eq!((m.disk("nbd1").size, m.disk("drbd1000").read_only), (0, true));
-    assert_eq!((&m.disk("xvda").kind, &m.disk("xvda").transport), (&Kind::Disk, &None));
-    let Kind::Partition(part) = &m.disk("rbd0p1").kind else { panic!("no partition") };
+    assert_eq!((&m.disk("xvda").kind, &m.disk("xvda").transport), (&DeviceKind::Disk, &None));
+    let DeviceKind::Partition(part) = &m.disk("rbd0p1").kind else { panic!("no partition") };
     assert_eq!((part.disk.as_str(), part.start), ("rbd0", 4 << 20));
 }
 
@@ -371,7 +373,7 @@ fn cache_disks_are_held_though_sysfs_lists_no_holder() {
     assert_eq!(m.disk("vdb").holders, ["bcache0"], "found through the set");
     assert_eq!(m.disk("vdc1").holders, ["bcache"], "a set that serves nobody yet");
     assert!(m.disk("vdc").holders.is_empty());
-    assert_eq!(m.disk("bcache0").kind, Kind::Other("bcache".into()));
+    assert_eq!(m.disk("bcache0").kind, DeviceKind::Other("bcache".into()));
     assert!(m.disk("bcache0").holders.is_empty(), "what it is made of does not hold it");
 }
 
@@ -397,7 +399,7 @@ fn in_a_pod_udevs_database_stands_in_for_its_links_and_fills_only_gaps() {
     );
     let other = m.disk("sdb");
     assert_eq!((words(&other.serial), words(&other.wwid)), ("KRN1", "naa.55cd2e404b6b0002"), "sysfs goes before udev");
-    let Kind::Partition(part) = &m.disk("sda1").kind else { panic!("no partition") };
+    let DeviceKind::Partition(part) = &m.disk("sda1").kind else { panic!("no partition") };
     assert_eq!(
         (words(&part.part_uuid), words(&part.part_label)),
         ("0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0", "Microsoft basic data")
@@ -410,11 +412,11 @@ fn kernel_names_with_a_slash_keep_it() {
     let m = machine("raid-array-of-1999");
     assert_eq!(m.names(), ["cciss/c0d0", "cciss/c0d0p1", "etherd/e1.0"]);
     let disk = m.disk("cciss/c0d0");
-    assert_eq!((&disk.kind, disk.path.clone()), (&Kind::Disk, m.root().join("dev/cciss/c0d0")));
+    assert_eq!((&disk.kind, disk.path.clone()), (&DeviceKind::Disk, m.root().join("dev/cciss/c0d0")));
     assert_eq!(m.links("cciss/c0d0"), ["disk/by-path/pci-0000:02:00.0-cciss-disk0"]);
-    let Kind::Partition(part) = &m.disk("cciss/c0d0p1").kind else { panic!("no partition") };
+    let DeviceKind::Partition(part) = &m.disk("cciss/c0d0p1").kind else { panic!("no partition") };
     assert_eq!((part.disk.as_str(), part.start), ("cciss/c0d0", 63 * 512));
-    assert_eq!(m.disk("etherd/e1.0").kind, Kind::Network);
+    assert_eq!(m.disk("etherd/e1.0").kind, DeviceKind::Network);
 }
 
 #[test]
@@ -522,9 +524,9 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
 fn a_device_that_another_provisioners_link_leads_to_is_on_offer() {
     let m = machine("offered");
     let offered = |name: &str| match &m.disk(name).offered {
-        Offer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
-        Offer::None => "-".to_owned(),
-        Offer::NotKnown(why) => panic!("{name}: {why}"),
+        ProvisionerOffer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
+        ProvisionerOffer::None => "-".to_owned(),
+        ProvisionerOffer::NotKnown(why) => panic!("{name}: {why}"),
     };
     assert_eq!(offered("vda"), "mnt/local-storage/fast/virtio-fast");
     assert_eq!(offered("vdb"), "mnt/disks/b");
@@ -540,7 +542,9 @@ fn where_offers_cannot_be_read_no_device_is_known_to_be_free() {
     let deep = "d".repeat(255);
     let roots = Roots { mnt: m.root().join("mnt").join(vec![deep.as_str(); 17].join("/")), ..Roots::under(m.root()) };
     let disks = scan(&roots).unwrap();
-    assert!(disks.iter().all(|disk| matches!(&disk.offered, Offer::NotKnown(why) if why.contains("too long"))));
+    assert!(
+        disks.iter().all(|disk| matches!(&disk.offered, ProvisionerOffer::NotKnown(why) if why.contains("too long")))
+    );
     assert!(disks.iter().all(|disk| disk.unreadable.is_none()), "what is ours stays ours");
 }
 
@@ -708,7 +712,7 @@ fn a_server_of_256_disks_is_read_whole() {
     let disks = scan(&Roots::under(folder.path())).unwrap();
     eprintln!("scan of 256 disks and 256 partitions: {:?}", started.elapsed());
     assert_eq!(disks.len(), 512);
-    let whole: Vec<&RawDisk> = disks.iter().filter(|disk| disk.kind == Kind::Disk).collect();
+    let whole: Vec<&RawDisk> = disks.iter().filter(|disk| disk.kind == DeviceKind::Disk).collect();
     assert_eq!((whole.len(), whole[0].name.as_str(), whole[255].name.as_str()), (256, "nvme0n1", "nvme255n1"));
     for disk in whole {
         assert!(disk.links.len() == 2 && disk.partitions.len() == 1 && disk.serial.is_some(), "{disk:?}");
@@ -716,7 +720,9 @@ fn a_server_of_256_disks_is_read_whole() {
         assert!(matches!(disk.numa_node, Some(0 | 1)));
     }
     assert_eq!(disks.iter().flat_map(|disk| &disk.wwid).collect::<BTreeSet<_>>().len(), 256);
-    assert!(disks.iter().filter(|disk| !disk.mounts.is_empty()).all(|disk| matches!(disk.kind, Kind::Partition(_))));
+    assert!(
+        disks.iter().filter(|disk| !disk.mounts.is_empty()).all(|disk| matches!(disk.kind, DeviceKind::Partition(_)))
+    );
     if let Some(theirs) = lsblk(Some(folder.path())) {
         assert_eq!(ours(&disks), theirs);
     }

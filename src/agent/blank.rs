@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::NotZeros;
-use crate::device::{Device, KEEP, Remembered};
+use crate::device::{Device, REMEMBERED_FOR, Remembered};
 use crate::host::{
     Access, BlockDevice, Host, HostError, Incarnation, IoError, KernelName, RawDisk,
-    patience::{self, Patience, PatienceError},
+    timeout::{self, TimeoutError, Timeouts},
 };
 
 /// Read whole up to this size.
@@ -29,7 +29,7 @@ const AT_MOST: Duration = Duration::from_secs(5);
 pub(super) struct Blanks {
     /// Why they were refused.
     refused: Remembered<NotZeros>,
-    patience: Patience<Incarnation>,
+    timeouts: Timeouts<Incarnation>,
     /// How long this pass has read.
     spent: Duration,
 }
@@ -44,7 +44,7 @@ pub(super) enum NotBlank {
     Waits,
     /// It does not answer, or not yet.
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     #[error(transparent)]
     Open(#[from] HostError),
     #[error(transparent)]
@@ -64,7 +64,7 @@ impl NotBlank {
 
 impl Default for Blanks {
     fn default() -> Self {
-        Self { refused: Remembered::default(), patience: Patience::new(patience::BOUND), spent: Duration::ZERO }
+        Self { refused: Remembered::default(), timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT), spent: Duration::ZERO }
     }
 }
 
@@ -84,12 +84,12 @@ impl Blanks {
 
     /// Those that are not here any more are waited for no more.
     pub fn forget(&mut self, here: impl Fn(&Incarnation) -> bool) {
-        self.patience.forget(here);
+        self.timeouts.forget(here);
     }
 
     /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), NotZeros> {
-        self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(*why))
+        self.refused.fresh(&device.raw, now, REMEMBERED_FOR).map_or(Ok(()), |why| Err(*why))
     }
 
     /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.
@@ -105,7 +105,7 @@ impl Blanks {
                 Ok::<_, NotBlank>(first_byte(&*disk)?)
             }
         };
-        let found = self.patience.ask(&raw.incarnation(), read);
+        let found = self.timeouts.ask(&raw.incarnation(), read);
         self.spent = self.spent.saturating_add(host.monotonic().saturating_sub(at));
         let Some(first) = found?? else { return Ok(()) };
         let why = NotZeros { first };
@@ -287,13 +287,13 @@ mod tests {
         let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
         let short = Duration::from_millis(10);
         let (_end, ended) = std::sync::mpsc::channel::<()>();
-        let patience = &mut agent.memory.blanks.patience;
-        *patience = Patience::new(short);
-        patience.ask(&device(&host, "fake0").raw.incarnation(), move || ended.recv()).expect_err("it hangs");
+        let timeouts = &mut agent.memory.blanks.timeouts;
+        *timeouts = Timeouts::new(short);
+        timeouts.ask(&device(&host, "fake0").raw.incarnation(), move || ended.recv()).expect_err("it hangs");
         agent.pass().expect("a look");
-        assert_eq!(agent.memory.blanks.patience.patience(), short / 2, "it is here");
+        assert_eq!(agent.memory.blanks.timeouts.timeout(), short / 2, "it is here");
         host.unplug("fake0");
         agent.pass().expect("a look");
-        assert_eq!(agent.memory.blanks.patience.patience(), short);
+        assert_eq!(agent.memory.blanks.timeouts.timeout(), short);
     }
 }

@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 use self::asking::Asking;
 use super::reports::Reports;
-use crate::device::{DiskId, KEEP};
+use crate::device::{DiskId, REMEMBERED_FOR};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
-use crate::host::{DiskReport, Host, Incarnation, RawDisk, chain, patience};
+use crate::host::{DiskReport, Host, Incarnation, RawDisk, chain, timeout};
 use crate::pool::Pool;
 
 /// A checkup at least this often: the counters of the kernel come with no event.
@@ -84,7 +84,7 @@ impl Checkup {
     fn observe(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> DiskObservation {
         let report = self.report(raw, answered);
         let now = self.host.monotonic();
-        let seconds = patience::BOUND.as_secs();
+        let seconds = timeout::DEVICE_TIMEOUT.as_secs();
         let asked = if self.reporting.is_overdue(&raw.incarnation(), now) {
             Some("for its health")
         } else {
@@ -131,7 +131,7 @@ impl Checkup {
 /// How long a report counts. The log of an NVMe disk costs one command to its controller, and Linux does not enable the
 /// events that would announce a warning; the commands to other disks may wake one that sleeps.
 fn keep(raw: &RawDisk) -> Duration {
-    if raw.name.starts_with("nvme") { EVERY } else { KEEP }
+    if raw.name.starts_with("nvme") { EVERY } else { REMEMBERED_FOR }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// How long the listener waits before it checks whether it is still wanted.
 const LISTEN: Duration = Duration::from_secs(60);
 
-enum Request {
+enum CheckupRequest {
     Look,
     Nothing,
     Stop,
@@ -23,7 +23,7 @@ enum Request {
 
 /// A handle to the thread.
 #[derive(Clone)]
-pub struct CheckupHandle(Sender<Request>);
+pub struct CheckupHandle(Sender<CheckupRequest>);
 
 impl CheckupHandle {
     /// Starts the thread. `changed` is called after each checkup that found something new.
@@ -52,11 +52,11 @@ impl CheckupHandle {
 
     /// Something happened: a checkup is due.
     pub fn due(&self) {
-        let _ = self.0.send(Request::Look);
+        let _ = self.0.send(CheckupRequest::Look);
     }
 
     pub fn stop(&self) {
-        let _ = self.0.send(Request::Stop);
+        let _ = self.0.send(CheckupRequest::Stop);
     }
 }
 
@@ -67,34 +67,34 @@ enum Wakes {
 }
 
 /// Sleeps until a checkup is due, and takes in all requests that come with the first one.
-fn wait(inbox: &Receiver<Request>) -> Wakes {
+fn wait(inbox: &Receiver<CheckupRequest>) -> Wakes {
     let due = Instant::now() + EVERY;
     loop {
         match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Request::Nothing) => {}
-            Ok(Request::Look) => break,
+            Ok(CheckupRequest::Nothing) => {}
+            Ok(CheckupRequest::Look) => break,
             Err(RecvTimeoutError::Timeout) => return Wakes::Checkup,
-            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
+            Ok(CheckupRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
         }
     }
     // Events come in bursts, and one checkup serves all of them.
     let settled = Instant::now() + SETTLE;
     loop {
         match inbox.recv_timeout(settled.saturating_duration_since(Instant::now())) {
-            Ok(Request::Nothing | Request::Look) => {}
+            Ok(CheckupRequest::Nothing | CheckupRequest::Look) => {}
             Err(RecvTimeoutError::Timeout) => return Wakes::Checkup,
-            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
+            Ok(CheckupRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
         }
     }
 }
 
 /// Makes a checkup due with each change of the mount table, until nobody takes it.
-fn listen(mounts: &MountEvents, outbox: &Sender<Request>) {
+fn listen(mounts: &MountEvents, outbox: &Sender<CheckupRequest>) {
     loop {
         let request = match mounts.next(LISTEN) {
-            Ok(true) => Request::Look,
+            Ok(true) => CheckupRequest::Look,
             // Time to see whether anybody still listens.
-            Ok(false) => Request::Nothing,
+            Ok(false) => CheckupRequest::Nothing,
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "changes of mounts are not announced; they are seen once a minute");
                 return;

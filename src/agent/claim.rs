@@ -7,11 +7,11 @@ use self::error::{ClaimError, TakeError};
 use self::first_writes::Taking;
 use super::blank::NotBlank;
 use super::decide;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
-use crate::claim::{Elected, Election, Outcome, Promise, Rule, promised};
+use crate::claim::{ElectedClaim, Election, Promise, Rule, SetOutcome, promised};
 use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware, record::judged_record};
 use crate::host::{KernelName, RawDisk, chain};
 
@@ -22,14 +22,14 @@ mod first_writes;
 impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what
     /// each set takes and does not take, and whether one chose a disk that it must not have.
-    pub(super) fn take(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> (Vec<Outcome>, ChosenWrong) {
+    pub(super) fn take(&mut self, snapshot: &mut Snapshot, pass: &mut PassState) -> (Vec<SetOutcome>, ChosenWrong) {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         self.watch_content(snapshot, &rules);
         let mut election = self.elect(snapshot, &rules);
         if !takes_some(&election) {
             return (election.outcomes, ChosenWrong(false));
         }
-        let promises = match self.leave_promised(snapshot, met) {
+        let promises = match self.leave_promised(snapshot, pass) {
             Ok(Promised { all, on: 0 }) => all,
             Ok(Promised { all, on: _ }) => {
                 election = self.elect(snapshot, &rules);
@@ -39,34 +39,38 @@ impl Reconciler {
                 let Election { claims, wipes, outcomes } = election;
                 let why = chain(&error);
                 tracing::warn!(why, "nothing is claimed");
-                met.again |= error.retryable();
-                met.problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
-                met.problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
+                pass.again |= error.retryable();
+                pass.problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
+                pass.problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
                 return (outcomes, ChosenWrong(false));
             }
         };
         let Election { claims, wipes, outcomes } = election;
-        let read = self.read_zeros(&snapshot.devices, &claims, met);
+        let read = self.read_zeros(&snapshot.devices, &claims, pass);
         let claims = decide::claims(claims, &read, &rules, &self.counts(&rules));
-        self.perform(claims, snapshot, met);
+        self.perform(claims, snapshot, pass);
         // What was just claimed is another disk than the one that was elected on.
-        if met.claimed.is_empty() {
-            self.perform(decide::wipes(wipes, &promises, snapshot), snapshot, met);
+        if pass.claimed.is_empty() {
+            self.perform(decide::wipes(wipes, &promises, snapshot), snapshot, pass);
         }
         (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
     /// machine tells of promises.
-    pub(super) fn leave_promised(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> Result<Promised, TakeError> {
+    pub(super) fn leave_promised(
+        &mut self,
+        snapshot: &mut Snapshot,
+        pass: &mut PassState,
+    ) -> Result<Promised, TakeError> {
         let all = self.promises()?;
         let raws: Vec<RawDisk> = snapshot.devices.iter().map(|device| device.raw.clone()).collect();
         let raws: Vec<&RawDisk> = raws.iter().collect();
         let mut on = 0;
         for device in snapshot.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
             if let Some(reason) = promised(&all, &device.raw, &raws) {
-                met.again |= reason.may_pass();
-                met.problems.insert(device.raw.name.clone(), reason.to_string());
+                pass.again |= reason.may_pass();
+                pass.problems.insert(device.raw.name.clone(), reason.to_string());
                 device.verdict = Verdict::Theirs(reason);
                 on += 1;
             }
@@ -99,7 +103,7 @@ impl Reconciler {
     }
 
     /// Reads the disks that must hold zeros.
-    fn read_zeros(&mut self, devices: &[Device], claims: &[Elected], met: &mut Met) -> decide::ZeroCheck {
+    fn read_zeros(&mut self, devices: &[Device], claims: &[ElectedClaim], pass: &mut PassState) -> decide::ZeroCheck {
         self.memory.blanks.begin_pass();
         let mut read = decide::ZeroCheck::default();
         for elected in claims {
@@ -112,8 +116,8 @@ impl Reconciler {
                     read.wrong.insert(elected.set.clone());
                 }
                 Err(unread) => {
-                    met.again |= unread.retryable();
-                    met.problems.insert(elected.name.clone(), chain(&unread));
+                    pass.again |= unread.retryable();
+                    pass.problems.insert(elected.name.clone(), chain(&unread));
                     read.unread.insert(elected.name.clone());
                 }
             }
@@ -123,7 +127,7 @@ impl Reconciler {
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A bare
     /// device gets nothing written: its exclusive handle goes before the journal has its claim.
-    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), ClaimError> {
+    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &ElectedClaim) -> Result<(), ClaimError> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or(ClaimError::Gone)?;
         self.inform();
@@ -131,7 +135,7 @@ impl Reconciler {
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.clone(), now.raw.name.clone());
         let disk = disk_of(devices, &now.raw);
-        let (own, whole) = (Hardware::of(id::hardware(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
+        let (own, whole) = (Hardware::of(id::hardware_id(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
         let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, own, whole, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claims_under_way.insert(id.clone(), (name.clone(), elected.set.clone()));

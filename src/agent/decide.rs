@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claim::{Elected, Promise, Reclaim, Rule, Wipe, promised};
+use crate::claim::{ElectedClaim, ElectedWipe, Promise, Reclaim, Rule, promised};
 use crate::device::{
     Believed, Device, DiskId, HardwareId, Reason, Snapshot, Verdict, id,
     label::{Layout, SetRef},
@@ -79,15 +79,15 @@ pub enum Action {
         rule: Option<Arc<Rule>>,
     },
     /// A free disk is claimed.
-    Claim(Elected),
+    Claim(ElectedClaim),
     /// What is on a disk is destroyed.
     Wipe {
         at: usize,
-        wipe: Wipe,
+        wipe: ElectedWipe,
     },
     /// A disk keeps what is on it, though its set orders a wipe.
     Spare {
-        wipe: Wipe,
+        wipe: ElectedWipe,
         why: Reason,
     },
     /// The disk is blank afterwards, and of no set.
@@ -119,7 +119,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
         let is_it = |device: &Device| {
             device.unread.is_some()
                 && !id::may_be_of_bridge(&device.raw, None)
-                && id::hardware(&device.raw, None) == *hardware
+                && id::hardware_id(&device.raw, None) == *hardware
         };
         if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
             actions.push(withhold(snapshot, id, at));
@@ -245,11 +245,11 @@ pub struct ZeroCheck {
 }
 
 /// `has`: how many disks each set has.
-pub fn claims(chosen: Vec<Elected>, read: &ZeroCheck, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
-    let stands = |claim: &Elected| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
-    let stand: Vec<Elected> = chosen.into_iter().filter(stands).collect();
+pub fn claims(chosen: Vec<ElectedClaim>, read: &ZeroCheck, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
+    let stands = |claim: &ElectedClaim| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
+    let stand: Vec<ElectedClaim> = chosen.into_iter().filter(stands).collect();
     // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
-    let is_enough = |claim: &&Elected| {
+    let is_enough = |claim: &&ElectedClaim| {
         let rule = rules.iter().find(|rule| rule.set == claim.set);
         let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
         let now = stand.iter().filter(|other| other.set == claim.set).count();
@@ -259,9 +259,9 @@ pub fn claims(chosen: Vec<Elected>, read: &ZeroCheck, rules: &[Rule], has: &BTre
 }
 
 /// What is on a disk may be the data of a volume that another provisioner gave out.
-pub fn wipes(chosen: Vec<Wipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<Action> {
+pub fn wipes(chosen: Vec<ElectedWipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<Action> {
     let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
-    let decided = |wipe: Wipe| {
+    let decided = |wipe: ElectedWipe| {
         let at = snapshot.devices.iter().position(|device| device.raw.name == wipe.name)?;
         Some(match promised(promises, &snapshot.devices[at].raw, &all) {
             Some(why) => Action::Spare { wipe, why },

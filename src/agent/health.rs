@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reports::Reports;
-use crate::device::KEEP;
+use crate::device::REMEMBERED_FOR;
 use crate::host::{
     Health, Host, Incarnation, RawDisk, chain,
-    patience::{self, Patience},
+    timeout::{self, Timeouts},
 };
 
 #[derive(Debug)]
 pub(super) struct Healths {
     reports: Reports,
-    patience: Patience<Incarnation>,
+    timeouts: Timeouts<Incarnation>,
 }
 
 impl Default for Healths {
     fn default() -> Self {
-        Self { reports: Reports::default(), patience: Patience::new(patience::BOUND) }
+        Self { reports: Reports::default(), timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT) }
     }
 }
 
@@ -33,16 +33,16 @@ impl Healths {
 
     /// Those that are not here any more are waited for no more.
     pub fn forget(&mut self, here: impl Fn(&Incarnation) -> bool) {
-        self.patience.forget(here);
+        self.timeouts.forget(here);
     }
 
     /// A disk that does not answer in time is asked again when it has.
     pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
-        if let Some(report) = self.reports.fresh(raw, now, KEEP) {
+        if let Some(report) = self.reports.fresh(raw, now, REMEMBERED_FOR) {
             return report.health;
         }
         let asked = (Arc::clone(host), raw.clone());
-        let report = match self.patience.ask(&raw.incarnation(), move || asked.0.report(&asked.1)) {
+        let report = match self.timeouts.ask(&raw.incarnation(), move || asked.0.report(&asked.1)) {
             Ok(report) => report,
             Err(error) => return Health::Unknown(chain(&error)),
         };
@@ -97,13 +97,13 @@ mod tests {
         let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
         let short = Duration::from_millis(10);
         let (_end, ended) = std::sync::mpsc::channel::<()>();
-        let patience = &mut agent.memory.healths.patience;
-        *patience = Patience::new(short);
-        patience.ask(&raw.incarnation(), move || ended.recv()).expect_err("it hangs");
+        let timeouts = &mut agent.memory.healths.timeouts;
+        *timeouts = Timeouts::new(short);
+        timeouts.ask(&raw.incarnation(), move || ended.recv()).expect_err("it hangs");
         agent.pass().expect("a look");
-        assert_eq!(agent.memory.healths.patience.patience(), short / 2, "it is here");
+        assert_eq!(agent.memory.healths.timeouts.timeout(), short / 2, "it is here");
         host.unplug("fake0");
         agent.pass().expect("a look");
-        assert_eq!(agent.memory.healths.patience.patience(), short);
+        assert_eq!(agent.memory.healths.timeouts.timeout(), short);
     }
 }

@@ -6,7 +6,7 @@
 use super::reconciler::PassReport;
 use crate::claim::Rejection;
 use crate::device::{Device, DiskId, Size, Verdict};
-use crate::host::Kind;
+use crate::host::DeviceKind;
 use crate::pool::{BareClaim, BareDevice, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
 use crate::show::ListedDevice;
 
@@ -94,7 +94,7 @@ fn member_note(member: &LabelledDisk) -> String {
 
 /// What a partition of a pool disk is there for.
 fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
-    let Kind::Partition(partition) = &device.raw.kind else { return None };
+    let DeviceKind::Partition(partition) = &device.raw.kind else { return None };
     let disk = pass.snapshot.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
     let member = pool.labelled_disk(&disk.id)?;
     let shown = member.shown();

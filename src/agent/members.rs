@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
-use super::met::Met;
+use super::errand::ErrandKey;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use super::worked_on::WorkedOn;
 use crate::device::{
     Device, DiskId, Snapshot,
-    duplicate::hardware,
+    duplicate::stable_hardware_id,
     label::{Hardware, Label},
 };
 use crate::host::{
-    Access, Host, RawDisk, SHORT_TURN_PATIENCE, chain,
-    patience::{Late, PatienceError},
+    Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
+    timeout::{Late, TimeoutError},
 };
 use crate::pool::{
     ApplyError, BareClaim, BareDevice, BareError, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing,
@@ -36,7 +36,7 @@ pub(super) enum BareProblem {
     #[error("opening or reading it hangs")]
     LookHangs,
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     #[error(transparent)]
     Device(#[from] BareError),
 }
@@ -129,25 +129,25 @@ impl Reconciler {
         labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
     }
 
-    pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: MemberProblem) {
+    pub(super) fn meet(&self, pass: &mut PassState, device: &Device, problem: MemberProblem) {
         let unasked = Unasked {
             disk: device.id.clone(),
             why: format!("cannot be opened: {}", problem.words()),
             listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
             knowledge: Knowledge::Part,
         };
-        self.meet_as(met, device, unasked, &problem);
+        self.meet_as(pass, device, unasked, &problem);
     }
 
-    fn meet_as(&self, met: &mut Met, device: &Device, unasked: Unasked, problem: &MemberProblem) {
+    fn meet_as(&self, pass: &mut PassState, device: &Device, unasked: Unasked, problem: &MemberProblem) {
         let words = problem.words();
         if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
         }
-        met.unusable.insert(device.raw.name.clone(), words.to_owned());
-        met.unread.push(unasked);
-        met.problems.insert(device.raw.name.clone(), words.to_owned());
-        met.again |= matches!(problem, MemberProblem::Passes(_));
+        pass.unusable.insert(device.raw.name.clone(), words.to_owned());
+        pass.unread.push(unasked);
+        pass.problems.insert(device.raw.name.clone(), words.to_owned());
+        pass.again |= matches!(problem, MemberProblem::Passes(_));
     }
 
     /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
@@ -158,7 +158,7 @@ impl Reconciler {
             is_same_device(device, id, raw) || device.unread.is_some() && is_same_node(device, raw)
         };
         let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_it(device, raw));
-        match member.lock_within(SHORT_TURN_PATIENCE) {
+        match member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) {
             Ok(mut state) if !is_here(&state.raw) => {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
                 // What was deleted there since the last pass is not waited for.
@@ -177,7 +177,7 @@ impl Reconciler {
     /// A disk with our label that must not be used: if it is open, it is not any more.
     pub(super) fn withhold(&self, device: &Device, why: String) -> MemberProblem {
         if let Some(member) = self.pool.labelled_disk(&device.id) {
-            let mut state = match member.lock_within(SHORT_TURN_PATIENCE) {
+            let mut state = match member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) {
                 Ok(state) => state,
                 Err(stuck) => return MemberProblem::of(&stuck),
             };
@@ -189,10 +189,10 @@ impl Reconciler {
     }
 
     /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
-    pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &DiskId, device: &Device, why: &str) {
+    pub(super) fn withhold_unread(&mut self, pass: &mut PassState, id: &DiskId, device: &Device, why: &str) {
         let member = self.pool.labelled_disk(id);
         let withheld = member.as_ref().map(|member| {
-            let mut state = member.lock_within(SHORT_TURN_PATIENCE)?;
+            let mut state = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
             state.arrive_unusable(device.raw.clone(), why.to_owned());
             Ok::<(), ApplyError>(())
         });
@@ -206,7 +206,7 @@ impl Reconciler {
             Some(Err(stuck)) => MemberProblem::of(&stuck),
             Some(Ok(())) | None => MemberProblem::Passes(why.to_owned()),
         };
-        self.meet_as(met, device, unasked, &problem);
+        self.meet_as(pass, device, unasked, &problem);
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
@@ -241,7 +241,7 @@ impl Reconciler {
     }
 
     /// What stands against the bare devices that are here.
-    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, met: &mut Met) {
+    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, pass: &mut PassState) {
         for (id, _) in self.pool.journal().bare_claims() {
             let (Some(at), Some(Member::Bare(bare))) =
                 (places_of(snapshot, &id).first().copied(), self.pool.member(&id))
@@ -250,8 +250,8 @@ impl Reconciler {
             };
             if let Standing::NotReady(why) = &bare.shown().standing {
                 // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
-                met.again |= !bare.is_disputed();
-                met.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
+                pass.again |= !bare.is_disputed();
+                pass.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
             }
         }
     }
@@ -259,9 +259,9 @@ impl Reconciler {
     /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
     pub(in crate::agent) fn errand<T: Send + 'static>(
         &mut self,
-        on: impl Into<WorkedOn>,
+        on: impl Into<ErrandKey>,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         let pool = Arc::clone(&self.pool);
         self.errands.errand(&on.into(), work, move || pool.nudge())
     }
@@ -270,9 +270,9 @@ impl Reconciler {
     /// else's. It does not begin to write once it is late.
     pub(in crate::agent) fn errand_now<T: Send + 'static>(
         &mut self,
-        on: impl Into<WorkedOn>,
+        on: impl Into<ErrandKey>,
         work: impl FnOnce(&Late) -> T + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         let late = Late::default();
         let told = late.clone();
         let done = self.errand(on, move || work(&told));
@@ -287,7 +287,7 @@ impl Reconciler {
 /// back, as it was then, and would be believed where both labels name it.
 fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
     let Opened::Ours(mut disk) = opened else { return Ok(opened) };
-    if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
+    if let Some(id) = stable_hardware_id(raw).filter(|id| *id != disk.content().label.hardware.id) {
         tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id.as_str(), hardware = id.as_str(), "the disk is on other hardware");
         let hardware = Hardware::of(id, raw);
         disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
@@ -300,7 +300,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id);
     let lock = |member: &'_ LabelledDisk, why: &str| {
-        let locked = member.lock_within(SHORT_TURN_PATIENCE).map_err(|e| MemberProblem::of(&e));
+        let locked = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map_err(|e| MemberProblem::of(&e));
         locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
     };
     if let Some(member) = &known {

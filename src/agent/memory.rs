@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::blank::Blanks;
 use super::health::Healths;
 use crate::claim::Watchlist;
-use crate::device::{Discovery, KEEP, Owner, Remembered, Snapshot};
+use crate::device::{Discovery, Owner, REMEMBERED_FOR, Remembered, Snapshot};
 use crate::host::{Incarnation, KernelName};
 
 pub(super) struct Memory {
@@ -31,7 +31,7 @@ pub(super) struct Memory {
 impl Memory {
     pub fn new(owner: Owner, min_age: Duration) -> Self {
         Self {
-            discovery: Discovery::new(owner, KEEP),
+            discovery: Discovery::new(owner, REMEMBERED_FOR),
             watch: Watchlist::new(min_age),
             wipes: Watchlist::new(min_age),
             wiped: Remembered::default(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
 use crate::device::DiscoveryError;
-use crate::host::{Backoff, DeviceEvents, Hint, HostError, chain};
+use crate::host::{Backoff, DeviceEvent, DeviceEvents, HostError, chain};
 use crate::show::ListedDevice;
 
 /// Events come in bursts; one look serves those of this time.
@@ -33,13 +33,13 @@ pub enum Interest {
     NoMore,
 }
 
-/// Where hints come from: the kernel, or a test.
-pub trait Hints {
-    fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError>;
+/// Where events come from: the kernel, or a test.
+pub trait EventSource {
+    fn next(&self, timeout: Duration) -> Result<Option<DeviceEvent>, HostError>;
 }
 
-impl Hints for DeviceEvents {
-    fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+impl EventSource for DeviceEvents {
+    fn next(&self, timeout: Duration) -> Result<Option<DeviceEvent>, HostError> {
         Self::next(self, timeout)
     }
 }
@@ -47,7 +47,7 @@ impl Hints for DeviceEvents {
 /// Looks until nobody wants it any more, or the machine cannot be looked at.
 pub fn observe(
     agent: &mut Reconciler,
-    events: &impl Hints,
+    events: &impl EventSource,
     resync: Duration,
     mut found: impl FnMut(Vec<ListedDevice>),
     wanted: impl Fn() -> Interest,
@@ -84,7 +84,7 @@ pub fn observe(
 }
 
 /// Waits for an event and the end of its burst; false where none came in time.
-fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Interest) -> bool {
+fn wait(agent: &mut Reconciler, events: &impl EventSource, due: Duration, wanted: &impl Fn() -> Interest) -> bool {
     let due = Instant::now() + due;
     let mut until: Option<Instant> = None;
     loop {
@@ -96,17 +96,17 @@ fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &imp
         if until.is_some() && timeout.is_zero() {
             return true;
         }
-        let hint = events.next(timeout).unwrap_or_else(|error| {
+        let event = events.next(timeout).unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "device events cannot be read; scanning all devices instead");
             std::thread::sleep(LOOK_AGAIN);
-            Some(Hint::Overflow)
+            Some(DeviceEvent::Overflow)
         });
-        let look = match hint {
-            Some(Hint::Changed { name }) => agent.event(&name),
-            Some(Hint::Described { name }) => agent.described(&name),
+        let look = match event {
+            Some(DeviceEvent::Changed { name }) => agent.event(&name),
+            Some(DeviceEvent::Described { name }) => agent.described(&name),
             // Nobody asks here how a disk is.
-            Some(Hint::Reported { .. }) => false,
-            Some(Hint::Overflow) => agent.events_lost(),
+            Some(DeviceEvent::Reported { .. }) => false,
+            Some(DeviceEvent::Overflow) => agent.events_lost(),
             None if until.is_some() => return true,
             None if now >= due || wanted() == Interest::NoMore => return false,
             None => false,
@@ -130,16 +130,16 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };
 
-    /// Hints that a test thought of; an empty list lets the time pass at once.
+    /// Events that a test thought of; an empty list lets the time pass at once.
     #[derive(Default)]
     struct Script {
-        hints: RefCell<VecDeque<Result<Option<Hint>, ()>>>,
+        events: RefCell<VecDeque<Result<Option<DeviceEvent>, ()>>>,
     }
 
-    impl Hints for Script {
-        fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
-            match self.hints.borrow_mut().pop_front() {
-                Some(Ok(hint)) => Ok(hint),
+    impl EventSource for Script {
+        fn next(&self, timeout: Duration) -> Result<Option<DeviceEvent>, HostError> {
+            match self.events.borrow_mut().pop_front() {
+                Some(Ok(event)) => Ok(event),
                 Some(Err(())) => Err(HostError::Unsupported { what: "no events".to_owned() }),
                 None => {
                     std::thread::sleep(timeout.min(Duration::from_millis(5)));
@@ -160,13 +160,13 @@ mod tests {
 
     /// The names that each look finds, with what happens after it, until there are so many.
     fn looks(
-        hints: Vec<Result<Option<Hint>, ()>>,
+        events: Vec<Result<Option<DeviceEvent>, ()>>,
         resync: Duration,
         most: usize,
         after: impl Fn(&FakeHost, usize),
     ) -> Vec<Vec<crate::host::KernelName>> {
         let (host, mut agent) = machine();
-        let script = Script { hints: RefCell::new(hints.into()) };
+        let script = Script { events: RefCell::new(events.into()) };
         let seen = RefCell::new(Vec::new());
         let found = |shown: Vec<ListedDevice>| {
             seen.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
@@ -179,8 +179,8 @@ mod tests {
 
     const FOREVER: Duration = Duration::from_secs(3600);
 
-    fn changed(name: &str) -> Result<Option<Hint>, ()> {
-        Ok(Some(Hint::Changed { name: name.into() }))
+    fn changed(name: &str) -> Result<Option<DeviceEvent>, ()> {
+        Ok(Some(DeviceEvent::Changed { name: name.into() }))
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             }
         };
         assert_eq!(looks(vec![changed("sdb")], FOREVER, 2, plug), [vec!["sda"], vec!["sda", "sdb"]]);
-        assert_eq!(looks(vec![Ok(Some(Hint::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
+        assert_eq!(looks(vec![Ok(Some(DeviceEvent::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
         assert_eq!(looks(vec![Err(())], FOREVER, 2, plug)[1], ["sda", "sdb"], "events that cannot be read");
         assert_eq!(looks(vec![], Duration::from_millis(20), 2, plug)[1], ["sda", "sdb"], "no event, but time");
     }
@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn a_flood_of_events_is_served_by_few_looks() {
-        let hints = (0..20_000).map(|n| changed(&format!("sd{n}"))).collect();
+        let events = (0..20_000).map(|n| changed(&format!("sd{n}"))).collect();
         let count = Cell::new(0);
         let began = Instant::now();
         let (_host, mut agent) = machine();
-        let script = Script { hints: RefCell::new(hints) };
+        let script = Script { events: RefCell::new(events) };
         let done =
-            || if script.hints.borrow().is_empty() && count.get() > 1 { Interest::NoMore } else { Interest::Still };
+            || if script.events.borrow().is_empty() && count.get() > 1 { Interest::NoMore } else { Interest::Still };
         observe(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
         // One at first, and then at most one in each time of settling.
         let most = 3 + usize::try_from(began.elapsed().as_secs()).unwrap();
@@ -231,7 +231,7 @@ mod tests {
         let (host, mut agent) = machine();
         let platter = host.platter("sda").unwrap();
         let count = Cell::new(0);
-        let script = Script { hints: RefCell::new((0..5).map(|_| changed("sda")).collect()) };
+        let script = Script { events: RefCell::new((0..5).map(|_| changed("sda")).collect()) };
         let wanted = || if count.get() < 2 { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &script, Duration::from_millis(1), |_| count.set(count.get() + 1), wanted).unwrap();
         assert_eq!(platter.write_count(), 0);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::question::{Answers, AskError, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use crate::claim::{NoAnswer, NodeMatch, Rule};
-use crate::device::{Device, DiscoveryError, Reason, Snapshot, Verdict, duplicate::hardware};
+use crate::device::{Device, DiscoveryError, Reason, Snapshot, Verdict, duplicate::stable_hardware_id};
 use crate::host::{KernelName, RawDisk, chain};
-use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
+use crate::pool::{AskVolumes, Knowledge, KnownDisk, ReportedVolume, Unasked};
 
 impl Reconciler {
     /// Asks which disks have volumes: before each look until that was told once, and before a claim.
-    pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
+    pub fn asking_for_own(mut self, ask: AskVolumes) -> Self {
         self.question.ask_own(ask);
         self
     }
@@ -22,7 +22,7 @@ impl Reconciler {
     /// What a tenant wrote into a bare device must not pass for a disk of ours, and a volume that was made after the journal was
     /// written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
-        if self.pool.journal().is_told() {
+        if self.pool.journal().knows_volumes() {
             self.untold = None;
             return Ok(());
         }
@@ -57,11 +57,12 @@ impl Reconciler {
     /// later. A damaged journal knows none of them, and keeps none out. Nor does who only looks, and has nobody to ask.
     pub(super) fn withhold_unknown_labels(&mut self, snapshot: &mut Snapshot) {
         let journal = Arc::clone(self.pool.journal());
-        if !self.question.is_asked() || journal.is_told() || journal.sound().is_err() {
+        if !self.question.is_asked() || journal.knows_volumes() || journal.sound().is_err() {
             return;
         }
         let is_known = |device: &Device| {
-            let is_its = |known: &KnownDisk| known.hardware.is_none() || known.hardware == hardware(&device.raw);
+            let is_its =
+                |known: &KnownDisk| known.hardware.is_none() || known.hardware == stable_hardware_id(&device.raw);
             journal.known(|id| *id == device.id).iter().any(|(_, known)| is_its(known))
         };
         for device in snapshot.devices.iter_mut().filter(|device| device.label.is_some()) {
@@ -119,7 +120,7 @@ impl Reconciler {
     }
 
     /// Writes down what was told. True: there is a device that was not known.
-    pub(super) fn learn_own(&mut self, own: Result<Vec<ToldVolume>, NoAnswer>) -> Result<bool, OwnError> {
+    pub(super) fn learn_own(&mut self, own: Result<Vec<ReportedVolume>, NoAnswer>) -> Result<bool, OwnError> {
         Ok(self.pool.journal().learn(own?)?)
     }
 }

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 
 use super::decide::Action;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::Rule;
 use crate::device::{DiskId, Snapshot, label::SetRef};
-use crate::host::{KernelName, SHORT_TURN_PATIENCE, chain, patience::PatienceError};
+use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, timeout::TimeoutError};
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
 #[derive(Debug, thiserror::Error)]
 enum RenameError {
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     #[error(transparent)]
     Label(#[from] ApplyError),
     #[error(transparent)]
@@ -37,46 +37,46 @@ impl RenameError {
 }
 
 impl Reconciler {
-    pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot, met: &mut Met) {
+    pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot, pass: &mut PassState) {
         for action in actions {
             match action {
-                Action::Leave { id } => met.again |= !self.leave(&id, snapshot),
+                Action::Leave { id } => pass.again |= !self.leave(&id, snapshot),
                 Action::Refuse { at, why } => {
                     let refused = self.withhold(&snapshot.devices[at], why);
-                    self.meet(met, &snapshot.devices[at], refused);
+                    self.meet(pass, &snapshot.devices[at], refused);
                 }
-                Action::Withhold { id, at, why } => self.withhold_unread(met, &id, &snapshot.devices[at], &why),
+                Action::Withhold { id, at, why } => self.withhold_unread(pass, &id, &snapshot.devices[at], &why),
                 Action::Open { at } => {
                     if let Err(problem) = self.open(&snapshot.devices[at]) {
-                        self.meet(met, &snapshot.devices[at], problem);
+                        self.meet(pass, &snapshot.devices[at], problem);
                     }
                 }
                 Action::OpenBare { id, at } => {
                     let device = &snapshot.devices[at];
                     if let Err(problem) = self.open_bare(&id, &device.raw, snapshot.whole_disk(device)) {
-                        met.again |= problem.retryable();
-                        met.problems.insert(device.raw.name.clone(), chain(&problem));
+                        pass.again |= problem.retryable();
+                        pass.problems.insert(device.raw.name.clone(), chain(&problem));
                     }
                 }
-                Action::LeaveBare { id } => met.again |= self.bare(&id).leave().is_err(),
-                Action::Rename { id, set } => self.rename(&id, set, met),
-                Action::Offer { id, rule } => self.offer(&id, rule, met),
+                Action::LeaveBare { id } => pass.again |= self.bare(&id).leave().is_err(),
+                Action::Rename { id, set } => self.rename(&id, set, pass),
+                Action::Offer { id, rule } => self.offer(&id, rule, pass),
                 Action::Claim(claim) => match self.claim_one(&snapshot.devices, &claim) {
-                    Ok(()) => met.claimed.push(claim.name),
+                    Ok(()) => pass.claimed.push(claim.name),
                     Err(error) => {
                         let problem = chain(&error);
                         tracing::warn!(disk = claim.name.as_str(), problem, "a disk was not claimed");
-                        met.again |= error.retryable() || self.is_first_refusal(snapshot, &claim.name);
-                        met.problems.insert(claim.name, problem);
+                        pass.again |= error.retryable() || self.is_first_refusal(snapshot, &claim.name);
+                        pass.problems.insert(claim.name, problem);
                     }
                 },
-                Action::Wipe { at, wipe } => self.wipe(snapshot, at, &wipe, met),
+                Action::Wipe { at, wipe } => self.wipe(snapshot, at, &wipe, pass),
                 Action::Spare { wipe, why } => {
                     tracing::warn!(disk = wipe.name.as_str(), problem = %why, "a disk was not wiped");
-                    met.again |= why.may_pass();
-                    met.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why.to_string()));
+                    pass.again |= why.may_pass();
+                    pass.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why.to_string()));
                 }
-                Action::GiveBack { id } => self.give_back(&id, met),
+                Action::GiveBack { id } => self.give_back(&id, pass),
             }
         }
     }
@@ -90,7 +90,7 @@ impl Reconciler {
         is_first
     }
 
-    fn rename(&mut self, id: &DiskId, set: SetRef, met: &mut Met) {
+    fn rename(&mut self, id: &DiskId, set: SetRef, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
         let renamed = match &member {
             Member::Labelled(disk) => {
@@ -101,31 +101,31 @@ impl Reconciler {
             Member::Bare(_) => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(RenameError::from),
         };
         if let Err(error) = renamed {
-            met.again |= error.retryable();
-            met.problems.extend(member.kernel_name().map(|name| (name, chain(&error))));
+            pass.again |= error.retryable();
+            pass.problems.extend(member.kernel_name().map(|name| (name, chain(&error))));
         }
     }
 
-    fn offer(&self, id: &DiskId, rule: Option<Arc<Rule>>, met: &mut Met) {
+    fn offer(&self, id: &DiskId, rule: Option<Arc<Rule>>, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
         let offered = match &member {
             Member::Labelled(disk) => {
-                disk.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
             Member::Bare(device) => {
-                device.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                device.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
         };
         if let Err(busy) = offered {
-            met.again = true;
-            met.problems.extend(member.kernel_name().map(|name| (name, busy)));
+            pass.again = true;
+            pass.problems.extend(member.kernel_name().map(|name| (name, busy)));
         }
     }
 
-    fn give_back(&mut self, id: &DiskId, met: &mut Met) {
+    fn give_back(&mut self, id: &DiskId, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
         match self.give_up(&member) {
-            Ok(()) => met.gave_back += 1,
+            Ok(()) => pass.gave_back += 1,
             Err(error) => {
                 tracing::error!(disk = id.as_str(), error = %chain(&error), "the disk could not be released")
             }

@@ -1,9 +1,9 @@
 //! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
 use super::admin::AdminError;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use crate::claim::{NodeMatch, Outcome, Rule};
+use crate::claim::{NodeMatch, Rule, SetOutcome};
 use crate::device::{Device, Size, Snapshot};
 use crate::host::chain;
 
@@ -11,7 +11,7 @@ impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
         let mut snapshot = self.look()?;
-        let note = self.leave_promised(&mut snapshot, &mut Met::default()).err().map(|error| chain(&error));
+        let note = self.leave_promised(&mut snapshot, &mut PassState::default()).err().map(|error| chain(&error));
         let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
@@ -28,14 +28,14 @@ impl Reconciler {
             Rule { set, dry_run: true, node, ..new.clone() }
         }));
         let election = self.elect(&snapshot, &rules);
-        let of_wanted = |outcome: &&Outcome| wanted.iter().any(|new| new.set.has_name_of(&outcome.set));
+        let of_wanted = |outcome: &&SetOutcome| wanted.iter().any(|new| new.set.has_name_of(&outcome.set));
         let outcomes = election.outcomes.iter().filter(of_wanted);
         Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&snapshot, outcome))).collect())
     }
 }
 
 /// The set, then each device with what would become of it.
-fn lines(snapshot: &Snapshot, outcome: &Outcome) -> Vec<String> {
+fn lines(snapshot: &Snapshot, outcome: &SetOutcome) -> Vec<String> {
     let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
     let left = outcome.rejected.iter().map(|(name, left)| (name, "leave", left.to_string()));
     let mut rows: Vec<[String; 5]> = Vec::new();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::claim::{AskPromises, NoAnswer, Promise};
-use crate::pool::{AskOwn, StoreError, ToldVolume};
+use crate::pool::{AskVolumes, ReportedVolume, StoreError};
 
 /// How long a pass waits for the answers. An API server that is well needs some milliseconds.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(300);
 /// What is asked, where anything is.
 #[derive(Default)]
 struct Asks {
-    own: Option<AskOwn>,
+    own: Option<AskVolumes>,
     promises: Option<AskPromises>,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub(super) struct Answers {
     /// Volumes of this node, each with its disk.
-    pub own: Result<Vec<ToldVolume>, NoAnswer>,
+    pub own: Result<Vec<ReportedVolume>, NoAnswer>,
     /// What other provisioners promise; empty where it was not wanted.
     pub promises: Result<Vec<Promise>, NoAnswer>,
 }
@@ -105,7 +105,7 @@ impl Question {
         self.is_asked
     }
 
-    pub fn ask_own(&mut self, ask: AskOwn) {
+    pub fn ask_own(&mut self, ask: AskVolumes) {
         self.is_asked = true;
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);
     }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::decide;
+use super::errand::ErrandKey;
 use super::memory::Memory;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::question::Question;
 use super::reports::Reports;
-use super::worked_on::WorkedOn;
-use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
+use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
 use crate::device::{
     Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
 };
-use crate::host::{Backoff, Contents, Host, KernelName, Probe, chain, patience::Patience};
+use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
 use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
@@ -43,7 +43,7 @@ pub struct Reconciler {
     /// How many were begun.
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
-    pub(super) errands: Patience<WorkedOn>,
+    pub(super) errands: Timeouts<ErrandKey>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
     pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
@@ -59,7 +59,7 @@ pub struct PassReport {
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// For each set, what it takes and what it leaves, and why.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SetOutcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<KernelName>,
     /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member
@@ -98,7 +98,7 @@ impl Reconciler {
             question: Question::default(),
             untold: None,
             passes: 0,
-            errands: Patience::new(ERRAND),
+            errands: Timeouts::new(ERRAND),
             claims_under_way: BTreeMap::new(),
             unusable: BTreeMap::new(),
             together: Identities::new(),
@@ -151,37 +151,37 @@ impl Reconciler {
     /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
         let (mut snapshot, claims_under_way) = self.observe()?;
-        let was_told = self.pool.journal().is_told();
-        let mut met = Met::default();
+        let was_told = self.pool.journal().knows_volumes();
+        let mut pass = PassState::default();
         let actions = decide::come_and_go(&snapshot, &self.members(), &claims_under_way);
-        self.perform(actions, &snapshot, &mut met);
-        self.tell_of_bare(&snapshot, &mut met);
-        self.unusable = std::mem::take(&mut met.unusable);
-        met.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
-        self.pool.looked_at(std::mem::take(&mut met.unread));
+        self.perform(actions, &snapshot, &mut pass);
+        self.tell_of_bare(&snapshot, &mut pass);
+        self.unusable = std::mem::take(&mut pass.unusable);
+        pass.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
+        self.pool.looked_at(std::mem::take(&mut pass.unread));
         let unsure = self.remember_copies(&snapshot);
         let actions = decide::belong(&self.owned(), &self.rules);
-        self.perform(actions, &snapshot, &mut met);
+        self.perform(actions, &snapshot, &mut pass);
         self.know_labelled();
-        self.tell_wiped(&snapshot, &mut met.problems);
+        self.tell_wiped(&snapshot, &mut pass.problems);
 
-        let (outcomes, wrong) = self.take(&mut snapshot, &mut met);
+        let (outcomes, wrong) = self.take(&mut snapshot, &mut pass);
         let again = self.retry_held()
             || self.pool.has_failed_work()
-            || met.again
+            || pass.again
             || !self.claims_under_way.is_empty()
-            || !self.pool.journal().is_told()
+            || !self.pool.journal().knows_volumes()
             || self.must_look_again(&snapshot);
         let again = self.again.after(again);
         let actions = decide::give_back(&self.owned());
-        self.perform(actions, &snapshot, &mut met);
+        self.perform(actions, &snapshot, &mut pass);
         self.pool.kick();
 
         // What turned out not to be blank gives way to others.
-        let told_since = !was_told && self.pool.journal().is_told();
-        let stale = (unsure || wrong.0 || met.is_stale() || told_since).then_some(Duration::ZERO);
+        let told_since = !was_told && self.pool.journal().knows_volumes();
+        let stale = (unsure || wrong.0 || pass.is_stale() || told_since).then_some(Duration::ZERO);
         let ripe_in = [self.next_ripe(&snapshot), again, self.wipe_in(&snapshot), stale].into_iter().flatten().min();
-        let (Met { problems, claimed, .. }, untold) = (met, self.untold.clone());
+        let (PassState { problems, claimed, .. }, untold) = (pass, self.untold.clone());
         let knows_all = self.knows_sets && (was_told || untold.is_some());
         Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, knows_all, untold })
     }
@@ -203,8 +203,8 @@ impl Reconciler {
         self.memory.forget_gone(&snapshot);
         let is = |device: &Device, id: &DiskId| device.id == *id || snapshot.bare_id(device) == *id;
         self.errands.count_only(|on| match on {
-            WorkedOn::Disk(id) => snapshot.devices.iter().any(|device| is(device, id)),
-            WorkedOn::Volume(_) => false,
+            ErrandKey::Disk(id) => snapshot.devices.iter().any(|device| is(device, id)),
+            ErrandKey::Volume(_) => false,
         });
         Ok((snapshot, claims_under_way))
     }
@@ -290,7 +290,7 @@ impl Reconciler {
     /// What a person asked of one disk; where that hangs, so says the answer.
     pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
         &mut self,
-        on: impl Into<WorkedOn>,
+        on: impl Into<ErrandKey>,
         work: impl FnOnce() -> Result<(), E> + Send + 'static,
     ) -> Result<(), E> {
         let on = on.into();
@@ -313,14 +313,14 @@ impl Reconciler {
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
 fn is_only_busy(device: &Device) -> bool {
-    let busy = Contents { busy: true, ..Contents::default() };
+    let busy = ProbeResult { busy: true, ..ProbeResult::default() };
     device.probe == Probe::Looked(busy)
 }
 
 #[cfg(test)]
-mod again;
-#[cfg(test)]
 mod hangs;
+#[cfg(test)]
+mod retries;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::reconciler::Reconciler;
-use crate::claim::{Spared, may_wipe};
+use crate::claim::{NotWiped, may_wipe};
 use crate::device::{Device, DiskId, Snapshot};
 use crate::host::RawDisk;
 
@@ -43,8 +43,8 @@ impl RenamedBare {
     }
 
     /// Whether what is on a device may go, where somebody orders it.
-    pub fn may_wipe(&self, device: &Device, snapshot: &Snapshot) -> Result<(), Spared> {
+    pub fn may_wipe(&self, device: &Device, snapshot: &Snapshot) -> Result<(), NotWiped> {
         may_wipe(device, &snapshot.devices)?;
-        if self.are_of(&device.raw) { Err(Spared::MayBeOurs) } else { Ok(()) }
+        if self.are_of(&device.raw) { Err(NotWiped::MayBeOurs) } else { Ok(()) }
     }
 }

@@ -14,7 +14,7 @@ use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
 use super::verb::Verb;
 use crate::claim::Rule;
-use crate::host::{DeviceEvents, Hint, HostError, chain};
+use crate::host::{DeviceEvent, DeviceEvents, HostError, chain};
 use crate::pool::Pool;
 use crate::show::ListedDevice;
 
@@ -35,7 +35,7 @@ const LISTEN: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
 enum Request {
-    Event(Hint),
+    Event(DeviceEvent),
     /// Something changed that no event tells of.
     Look,
     Inventory(Sender<Vec<ListedDevice>>),
@@ -118,8 +118,8 @@ impl AgentThread {
 fn listen(events: &DeviceEvents, outbox: &Sender<Request>) {
     loop {
         match events.next(LISTEN) {
-            Ok(Some(hint)) => {
-                if outbox.send(Request::Event(hint)).is_err() {
+            Ok(Some(event)) => {
+                if outbox.send(Request::Event(event)).is_err() {
                     return;
                 }
             }
@@ -127,7 +127,7 @@ fn listen(events: &DeviceEvents, outbox: &Sender<Request>) {
             Ok(None) => {}
             Err(error) => {
                 report(&error);
-                if outbox.send(Request::Event(Hint::Overflow)).is_err() {
+                if outbox.send(Request::Event(DeviceEvent::Overflow)).is_err() {
                     return;
                 }
                 std::thread::sleep(LISTEN);
@@ -196,12 +196,12 @@ fn serve(
         match request {
             Request::Stop => return true,
             Request::Look => look = true,
-            Request::Event(hint) => {
-                look |= match hint {
-                    Hint::Changed { name } => agent.event(&name),
-                    Hint::Described { name } => agent.described(&name),
-                    Hint::Reported { controller } => agent.reported(&controller),
-                    Hint::Overflow => agent.events_lost(),
+            Request::Event(event) => {
+                look |= match event {
+                    DeviceEvent::Changed { name } => agent.event(&name),
+                    DeviceEvent::Described { name } => agent.described(&name),
+                    DeviceEvent::Reported { controller } => agent.reported(&controller),
+                    DeviceEvent::Overflow => agent.events_lost(),
                 };
             }
             Request::Inventory(reply) => {
@@ -294,7 +294,10 @@ mod tests {
         assert_eq!(passes.recv().expect("the first pass"), says(["old"; 3]));
 
         set_all("new");
-        agent_handle.requests.send(Request::Event(Hint::Reported { controller: "nvme0".into() })).expect("it runs");
+        agent_handle
+            .requests
+            .send(Request::Event(DeviceEvent::Reported { controller: "nvme0".into() }))
+            .expect("it runs");
         assert_eq!(passes.recv().expect("a pass"), says(["new", "old", "old"]));
         assert_eq!(host.health_asked(), 4);
         agent_handle.stop();
@@ -316,13 +319,13 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         for event in 0..20_000 {
-            let hint = match event % 4 {
-                0 => Hint::Changed { name: format!("sd{event}").into() },
-                1 => Hint::Described { name: "sda".into() },
-                2 => Hint::Reported { controller: "nvme0".into() },
-                _ => Hint::Overflow,
+            let event = match event % 4 {
+                0 => DeviceEvent::Changed { name: format!("sd{event}").into() },
+                1 => DeviceEvent::Described { name: "sda".into() },
+                2 => DeviceEvent::Reported { controller: "nvme0".into() },
+                _ => DeviceEvent::Overflow,
             };
-            agent_handle.requests.send(Request::Event(hint)).expect("it runs");
+            agent_handle.requests.send(Request::Event(event)).expect("it runs");
         }
         host.add_disk("sdb", "B", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
         let names: Vec<_> =

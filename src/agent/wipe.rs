@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::error::WipeError;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
-use crate::device::{Device, Kept, Snapshot, Verdict, record::judged_record};
+use crate::claim::{ElectedWipe, NodeMatch, Ripeness, Rule};
+use crate::device::{Device, Memo, Snapshot, Verdict, record::judged_record};
 use crate::host::{
-    Access, BlockDevice, Contents, Extent, Host, IoError, KernelName, Openers, Probe, RawDisk, chain,
-    patience::Late,
+    Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
     table::{Mbr, TableError, read_copies},
+    timeout::Late,
 };
 use crate::pool::zero;
 
@@ -40,21 +40,21 @@ impl Reconciler {
         self.memory.wipes.look(snapshot.at, &due);
     }
 
-    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &Wipe, met: &mut Met) {
+    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &ElectedWipe, pass: &mut PassState) {
         let was = &snapshot.devices[at];
         match self.wipe_one(was) {
             Ok(held) => {
                 let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
                 self.memory.wiped.keep(&was.raw, snapshot.at, words.clone());
-                met.problems.insert(wipe.name.clone(), words);
-                met.wiped += 1;
+                pass.problems.insert(wipe.name.clone(), words);
+                pass.wiped += 1;
             }
             Err(error) => {
                 let problem = chain(&error);
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
-                met.again |= error.retryable();
-                met.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
+                pass.again |= error.retryable();
+                pass.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
         }
     }
@@ -72,7 +72,7 @@ impl Reconciler {
     pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
-            let Some(Kept { at, what: words, .. }) = before.get(&device.raw) else { continue };
+            let Some(Memo { at, what: words, .. }) = before.get(&device.raw) else { continue };
             problems.insert(device.raw.name.clone(), words.clone());
             self.memory.wiped.keep(&device.raw, *at, words.clone());
         }
@@ -94,7 +94,7 @@ impl Reconciler {
 }
 
 /// The exclusive open and the writes.
-fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents, late: &Late) -> Result<(), WipeError> {
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &ProbeResult, late: &Late) -> Result<(), WipeError> {
     let disk = host.open(raw, Access::Claim)?;
     disk.prove_unopened(Openers::Writers)?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
@@ -126,15 +126,15 @@ pub(super) fn as_if_blank(device: &Device) -> Device {
     Device { verdict: Verdict::Unclaimed, ..device.clone() }
 }
 
-pub(super) fn not_wiped(wipe: &Wipe, why: &str) -> String {
+pub(super) fn not_wiped(wipe: &ElectedWipe, why: &str) -> String {
     format!("LocalVolume {} orders to wipe it: {why}", by(wipe))
 }
 
-fn by(wipe: &Wipe) -> String {
+fn by(wipe: &ElectedWipe) -> String {
     wipe.set.to_string()
 }
 
-fn description(contents: &Contents) -> String {
+fn description(contents: &ProbeResult) -> String {
     let signature = |found: &crate::host::Signature| {
         let label = found.label.as_ref().map_or_else(String::new, |label| format!(" with the label {label:?}"));
         let uuid = found.uuid.as_ref().map_or_else(String::new, |uuid| format!(", UUID {uuid}"));
@@ -150,7 +150,7 @@ fn description(contents: &Contents) -> String {
 
 /// A table may be there, but no partition in it, whether the kernel has mapped it or not. What cannot be read for
 /// certain has partitions.
-fn prove_without_partitions(disk: &dyn BlockDevice, contents: &Contents) -> Result<(), WipeError> {
+fn prove_without_partitions(disk: &dyn BlockDevice, contents: &ProbeResult) -> Result<(), WipeError> {
     let copies = read_copies(disk);
     let mut empty = false;
     for copy in [copies.primary, copies.backup] {
@@ -187,7 +187,7 @@ fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, IoError> {
 }
 
 /// Both ends, and what was found between them; in whole sectors.
-fn extents(disk: &dyn BlockDevice, contents: &Contents) -> Vec<Extent> {
+fn extents(disk: &dyn BlockDevice, contents: &ProbeResult) -> Vec<Extent> {
     let geometry = disk.geometry();
     let end = geometry.size - geometry.size % u64::from(geometry.sector);
     let ends = [Extent { start: 0, end: end.min(ENDS) }, Extent { start: end.saturating_sub(ENDS), end }];

@@ -13,7 +13,7 @@ use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Problem, Problems};
 use super::tolerations::read_tolerations;
-use crate::claim::{Blankness, Filter, Named, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
+use crate::claim::{Blankness, Filter, NamedPaths, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
 use crate::host::FsKind;
 
@@ -78,7 +78,7 @@ struct ClassDevices {
     class: String,
     volume_mode: Option<VolumeMode>,
     fs: FsKind,
-    named: Named,
+    named: NamedPaths,
 }
 
 impl Common {
@@ -137,7 +137,7 @@ fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
     let elements = object.field(&["devicePaths"]).list().unwrap_or_default();
     let paths = elements.iter().filter_map(|element| read_path(element, seen)).collect();
     object.finish();
-    ClassDevices { class, volume_mode, fs, named: Named { paths, wipe } }
+    ClassDevices { class, volume_mode, fs, named: NamedPaths { paths, wipe } }
 }
 
 fn read_path(field: &Field<'_, '_>, seen: &mut FirstPlaces) -> Option<PathBuf> {

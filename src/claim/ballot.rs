@@ -6,7 +6,7 @@ use super::rejection::NotZeros;
 use super::ripeness::Ripeness;
 use super::rule::Rule;
 use super::unfit::LayoutError;
-use super::wipe::Spared;
+use super::wipe::NotWiped;
 use crate::device::label::SetRef;
 use crate::device::{Device, DiskId};
 use crate::host::{Health, KernelName};
@@ -40,7 +40,7 @@ pub struct Candidacy {
     /// What it says; `None`: it was not asked.
     pub health: Option<Health>,
     /// Of a device whose content a set orders to be destroyed: since when that has been there, or why it stays.
-    pub wipe: Option<Result<Ripeness, Spared>>,
+    pub wipe: Option<Result<Ripeness, NotWiped>>,
 }
 
 impl Default for Candidacy {

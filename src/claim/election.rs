@@ -23,7 +23,7 @@ use crate::host::KernelName;
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elected {
+pub struct ElectedClaim {
     pub set: SetRef,
     pub device: DiskId,
     /// Kernel name at the look that this was decided on.
@@ -36,7 +36,7 @@ pub struct Elected {
 
 /// What an election means for one set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SetOutcome {
     pub set: SetRef,
     /// Paths of a LocalVolume that lead to no device.
     pub missing: Vec<String>,
@@ -54,7 +54,7 @@ pub struct Outcome {
 
 /// A disk whose content goes now, as the set that would take it next orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wipe {
+pub struct ElectedWipe {
     pub set: SetRef,
     /// Kernel name at the look that this was decided on.
     pub name: KernelName,
@@ -63,9 +63,9 @@ pub struct Wipe {
 /// The claims of all sets, and what became of each set, in the order in which the sets choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Election {
-    pub claims: Vec<Elected>,
-    pub wipes: Vec<Wipe>,
-    pub outcomes: Vec<Outcome>,
+    pub claims: Vec<ElectedClaim>,
+    pub wipes: Vec<ElectedWipe>,
+    pub outcomes: Vec<SetOutcome>,
 }
 
 /// Decides. Each set in its turn, oldest first, takes what it may of the devices that no older one took or waits for.
@@ -81,7 +81,7 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
             true => turn.choose(&mut taken.clone()).not_done(),
         };
         let claims =
-            hall.devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Elected {
+            hall.devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| ElectedClaim {
                 set: rule.set.clone(),
                 device: device.id.clone(),
                 name: device.raw.name.clone(),
@@ -89,14 +89,14 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
                 zeros: turn.wants_zeros(device),
             });
         election.claims.extend(claims);
-        election.wipes.extend(wipes.into_iter().map(|name| Wipe { set: rule.set.clone(), name }));
+        election.wipes.extend(wipes.into_iter().map(|name| ElectedWipe { set: rule.set.clone(), name }));
         election.outcomes.push(outcome);
     }
     election
 }
 
 /// Kernel names of the devices whose health decides: nothing else keeps them from a set that wants to know it.
-pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<KernelName> {
+pub fn devices_to_ask(ballot: &Ballot<'_>) -> BTreeSet<KernelName> {
     let hall = Hall::new(ballot);
     let mut names = BTreeSet::new();
     for rule in ballot.rules.iter().filter(|rule| rule.filter.min_health.is_some()) {
@@ -112,14 +112,14 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<KernelName> {
 
 /// What one set takes, and what it has wiped.
 struct SetChoice {
-    outcome: Outcome,
+    outcome: SetOutcome,
     wipes: Vec<KernelName>,
 }
 
 impl SetChoice {
     fn not_done(self) -> Self {
-        let Outcome { takes, .. } = self.outcome;
-        Self { outcome: Outcome { would_take: takes, takes: Vec::new(), ..self.outcome }, wipes: Vec::new() }
+        let SetOutcome { takes, .. } = self.outcome;
+        Self { outcome: SetOutcome { would_take: takes, takes: Vec::new(), ..self.outcome }, wipes: Vec::new() }
     }
 }
 
@@ -166,7 +166,7 @@ impl<'a> SetTurn<'_, 'a> {
             rejected.insert(index, why);
         }
         let name = |index: usize| self.hall.devices[index].raw.name.clone();
-        let outcome = Outcome {
+        let outcome = SetOutcome {
             set: self.rule.set.clone(),
             missing: self.missing(),
             takes: takes.into_iter().map(name).collect(),

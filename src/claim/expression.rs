@@ -17,7 +17,7 @@ use cel::objects::Value;
 use cel::{Context, Env, ParseErrors, Program};
 
 use self::facts::{DEVICE, facts};
-pub use self::limits::{ExpressionError, MOST_BYTES};
+pub use self::limits::{EXPRESSION_MAX_BYTES, ExpressionError};
 use super::mismatch::Mismatch;
 use crate::device::{Attachment, Device, Observed};
 
@@ -39,7 +39,7 @@ impl Expression {
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         match text.len() {
             _ if text.trim().is_empty() => return Err(ExpressionError::Empty),
-            length if length > MOST_BYTES => return Err(ExpressionError::TooLong(length)),
+            length if length > EXPRESSION_MAX_BYTES => return Err(ExpressionError::TooLong(length)),
             _ => {}
         }
         let owned: Arc<str> = text.into();
@@ -60,7 +60,7 @@ impl Expression {
     /// Whether it holds for a device.
     pub fn selects(&self, device: &Device, attachment: Attachment) -> Result<(), Mismatch> {
         let mut context = Context::with_env(Arc::clone(&ENV));
-        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment, listing: None }));
+        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment, shown_verdict: None }));
         // Nobody else sees what the evaluator was about when it failed.
         let result = catch_unwind(AssertUnwindSafe(|| self.program.execute(&context)));
         let failed = |why: String| Err(Mismatch::ExpressionFails { text: self.shown(), why });

@@ -1,13 +1,13 @@
 //! Whether a set's filter selects a device.
 //!
 //! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type, size,
-//! mechanical property, the [lists](super::list_filter::LISTS) in their turn, then the exclusion of kernel names.
+//! mechanical property, the [lists](super::list_filter::LIST_FILTERS) in their turn, then the exclusion of kernel names.
 //! What needs more than the device's own facts (networks, expressions) the election asks after it.
 
 use super::mismatch::Mismatch;
 use super::rule::Filter;
 use crate::device::{device_type, type_name};
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 impl Filter {
     /// `disk` is the disk of a partition.
@@ -34,7 +34,7 @@ impl Filter {
             return Err(Mismatch::Type { is: type_name(raw), wanted: self.types.clone() });
         }
         match disk {
-            Some(disk) if matches!(disk.kind, Kind::Partition(_)) => {
+            Some(disk) if matches!(disk.kind, DeviceKind::Partition(_)) => {
                 Err(Mismatch::NestedPartition { disk: disk.name.clone() })
             }
             _ => Ok(()),

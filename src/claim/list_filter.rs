@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::glob::Glob;
 use super::mismatch::Mismatch;
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +18,8 @@ pub struct ListFilter {
     pub what: &'static str,
     /// In the schema, which is what `kubectl explain` shows.
     pub description: &'static str,
-    pub origin: Origin,
-    pub elements: Elements,
+    pub origin: FieldOrigin,
+    pub elements: ElementKind,
     /// The facts of a device that it is compared with.
     pub facts: &'static [&'static str],
     /// Its place among the lists that are asked, by tens: the first that does not match gives the reason.
@@ -32,14 +32,14 @@ pub struct ListFilter {
 
 /// Whose field it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FieldOrigin {
     Operators,
     Ours,
 }
 
 /// What a list has, and how it is compared.
 #[derive(Clone, Copy, Debug)]
-pub enum Elements {
+pub enum ElementKind {
     /// Parts of a name, in any case of letters.
     Parts,
     /// Words, in any case of letters.
@@ -62,19 +62,19 @@ pub enum GlobCase {
 
 /// One of a list, as a set has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum ListElement {
     Text(String),
     Glob(Glob),
     Number(i64),
 }
 
-pub static LISTS: &[ListFilter] = &[
+pub static LIST_FILTERS: &[ListFilter] = &[
     ListFilter {
         field: "models",
         what: "parts of the model's name, case-insensitive",
         description: "Case-insensitive parts of the model's name.",
-        origin: Origin::Operators,
-        elements: Elements::Parts,
+        origin: FieldOrigin::Operators,
+        elements: ElementKind::Parts,
         facts: &["model"],
         turn: 20,
         says: |raw| raw.model.clone().into_iter().collect(),
@@ -84,8 +84,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "vendors",
         what: "parts of the vendor's name, case-insensitive",
         description: "Case-insensitive parts of the vendor's name.",
-        origin: Origin::Operators,
-        elements: Elements::Parts,
+        origin: FieldOrigin::Operators,
+        elements: ElementKind::Parts,
         facts: &["vendor"],
         turn: 10,
         says: |raw| raw.vendor.clone().into_iter().collect(),
@@ -95,8 +95,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "paths",
         what: "device node, links below `/dev/disk`, file of a loop device",
         description: "Globs over device node, links, and a loop device's file.",
-        origin: Origin::Ours,
-        elements: Elements::Globs(GlobCase::Exact),
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Globs(GlobCase::Exact),
         facts: &["path", "links"],
         turn: 80,
         says: paths,
@@ -106,8 +106,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "serials",
         what: "serial number, case-insensitive",
         description: "Globs over the serial number, in any case of letters.",
-        origin: Origin::Ours,
-        elements: Elements::Globs(GlobCase::Any),
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Globs(GlobCase::Any),
         facts: &["serial"],
         turn: 30,
         says: |raw| raw.serial.clone().into_iter().collect(),
@@ -117,8 +117,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "wwns",
         what: "WWN (`0x5000…`, `naa.5000…`, `eui.…`), case-insensitive",
         description: "Globs over the WWN (0x5000..., naa.5000..., eui....), in any case of letters.",
-        origin: Origin::Ours,
-        elements: Elements::Globs(GlobCase::Any),
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Globs(GlobCase::Any),
         facts: &["wwn", "wwid"],
         turn: 40,
         says: wwns,
@@ -131,8 +131,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "transports",
         what: "how it is attached, as lsblk names it: `nvme`, `sata`, `sas`, `virtio`, `usb`, …",
         description: "How it is attached, as lsblk names it: nvme, sata, sas, virtio, usb, iscsi, fc, ...",
-        origin: Origin::Ours,
-        elements: Elements::Words,
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Words,
         facts: &["transport"],
         turn: 50,
         says: |raw| raw.transport.clone().into_iter().collect(),
@@ -145,8 +145,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "sectorSizes",
         what: "bytes of a logical sector: 512, 4096",
         description: "Bytes of a logical sector: 512, 4096.",
-        origin: Origin::Ours,
-        elements: Elements::Numbers { least: 512, most: 1 << 16, check: power_of_two },
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Numbers { least: 512, most: 1 << 16, check: power_of_two },
         facts: &["sectorSize"],
         turn: 60,
         says: |raw| vec![raw.logical_sector.to_string()],
@@ -156,8 +156,8 @@ pub static LISTS: &[ListFilter] = &[
         field: "numaNodes",
         what: "the NUMA nodes that it may be on",
         description: "The NUMA nodes that it may be on.",
-        origin: Origin::Ours,
-        elements: Elements::Numbers { least: 0, most: i32::MAX as i64, check: |_| Ok(()) },
+        origin: FieldOrigin::Ours,
+        elements: ElementKind::Numbers { least: 0, most: i32::MAX as i64, check: |_| Ok(()) },
         facts: &["numaNode"],
         turn: 70,
         says: |raw| raw.numa_node.map(|node| node.to_string()).into_iter().collect(),
@@ -177,7 +177,7 @@ fn named(what: &str, is: Option<&str>, but: &str) -> String {
 
 fn paths(raw: &RawDisk) -> Vec<String> {
     let file = match &raw.kind {
-        Kind::Loop(Some(backing)) => Some(&backing.file),
+        DeviceKind::Loop(Some(backing)) => Some(&backing.file),
         _ => None,
     };
     [&raw.path].into_iter().chain(&raw.links).chain(file).map(|path| path.to_string_lossy().into_owned()).collect()
@@ -200,33 +200,33 @@ fn power_of_two(bytes: i64) -> Result<(), String> {
 impl ListFilter {
     /// All of them, in the order in which they are asked.
     pub fn in_turn() -> Vec<&'static Self> {
-        let mut lists: Vec<&Self> = LISTS.iter().collect();
+        let mut lists: Vec<&Self> = LIST_FILTERS.iter().collect();
         lists.sort_by_key(|list| list.turn);
         lists
     }
 
-    fn check(&self, wanted: &[Element], raw: &RawDisk) -> Result<(), Mismatch> {
+    fn check(&self, wanted: &[ListElement], raw: &RawDisk) -> Result<(), Mismatch> {
         let said = (self.says)(raw);
         if said.iter().any(|said| wanted.iter().any(|element| self.is(element, said))) {
             return Ok(());
         }
-        let wanted: Vec<String> = wanted.iter().map(Element::shown).collect();
+        let wanted: Vec<String> = wanted.iter().map(ListElement::shown).collect();
         let why = (self.why)(said.first().map(String::as_str), &wanted.join(" or "));
         Err(Mismatch::List { field: self.field, why })
     }
 
-    fn is(&self, element: &Element, said: &str) -> bool {
+    fn is(&self, element: &ListElement, said: &str) -> bool {
         match (element, self.elements) {
-            (Element::Text(part), Elements::Parts) => said.to_lowercase().contains(&part.to_lowercase()),
-            (Element::Text(word), _) => said.eq_ignore_ascii_case(word),
-            (Element::Glob(glob), Elements::Globs(GlobCase::Exact)) => glob.matches(said),
-            (Element::Glob(glob), _) => glob.matches(said.to_lowercase().trim()),
-            (Element::Number(number), _) => said == number.to_string(),
+            (ListElement::Text(part), ElementKind::Parts) => said.to_lowercase().contains(&part.to_lowercase()),
+            (ListElement::Text(word), _) => said.eq_ignore_ascii_case(word),
+            (ListElement::Glob(glob), ElementKind::Globs(GlobCase::Exact)) => glob.matches(said),
+            (ListElement::Glob(glob), _) => glob.matches(said.to_lowercase().trim()),
+            (ListElement::Number(number), _) => said == number.to_string(),
         }
     }
 }
 
-impl Element {
+impl ListElement {
     fn shown(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -238,23 +238,23 @@ impl Element {
 
 /// The lists of one set, by their fields. An empty or absent one matches every device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lists(BTreeMap<&'static str, Vec<Element>>);
+pub struct FilterLists(BTreeMap<&'static str, Vec<ListElement>>);
 
-impl Lists {
-    pub fn get(&self, field: &str) -> &[Element] {
+impl FilterLists {
+    pub fn get(&self, field: &str) -> &[ListElement] {
         self.0.get(field).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the device matches an element of each list. A device that does not report the fact matches none.
     pub(super) fn select(&self, raw: &RawDisk) -> Result<(), Mismatch> {
-        let mut given: Vec<_> = LISTS.iter().filter_map(|list| Some((list, self.0.get(list.field)?))).collect();
+        let mut given: Vec<_> = LIST_FILTERS.iter().filter_map(|list| Some((list, self.0.get(list.field)?))).collect();
         given.sort_by_key(|(list, _)| list.turn);
         given.into_iter().try_for_each(|(list, wanted)| list.check(wanted, raw))
     }
 }
 
-impl FromIterator<(&'static str, Vec<Element>)> for Lists {
-    fn from_iter<T: IntoIterator<Item = (&'static str, Vec<Element>)>>(lists: T) -> Self {
+impl FromIterator<(&'static str, Vec<ListElement>)> for FilterLists {
+    fn from_iter<T: IntoIterator<Item = (&'static str, Vec<ListElement>)>>(lists: T) -> Self {
         Self(lists.into_iter().filter(|(_, wanted)| !wanted.is_empty()).collect())
     }
 }
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn no_field_and_no_turn_is_there_twice() {
-        assert_eq!(LISTS.iter().map(|list| list.field).collect::<BTreeSet<_>>().len(), LISTS.len());
-        assert_eq!(LISTS.iter().map(|list| list.turn).collect::<BTreeSet<_>>().len(), LISTS.len());
+        assert_eq!(LIST_FILTERS.iter().map(|list| list.field).collect::<BTreeSet<_>>().len(), LIST_FILTERS.len());
+        assert_eq!(LIST_FILTERS.iter().map(|list| list.turn).collect::<BTreeSet<_>>().len(), LIST_FILTERS.len());
     }
 
     #[test]
@@ -290,8 +290,8 @@ mod tests {
         };
         let device = crate::device::Device { raw, ..unclaimed("sda") };
         let attachment = Attachment { reach: Reach::Local, by: None };
-        let facts = facts(&Observed { device: &device, attachment, listing: None });
-        for list in LISTS {
+        let facts = facts(&Observed { device: &device, attachment, shown_verdict: None });
+        for list in LIST_FILTERS {
             let said = (list.says)(&device.raw);
             for name in list.facts {
                 let fact = FACTS.iter().find(|fact| fact.name == *name).expect("a fact of the table");

@@ -10,14 +10,14 @@ use crate::host::RawDisk;
 
 /// What one class of a LocalVolume names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedPaths {
     /// A device's node, or one of its links below /dev/disk and /dev/mapper; letter by letter.
     pub paths: Vec<PathBuf>,
     /// What is on a named disk may be destroyed (`forceWipeDevicesAndDestroyAllData`).
     pub wipe: bool,
 }
 
-impl Named {
+impl NamedPaths {
     pub fn names(&self, raw: &RawDisk) -> bool {
         self.paths.iter().any(|path| leads_to(path, raw))
     }
@@ -45,8 +45,8 @@ mod tests {
     use super::*;
     use crate::device::sample::{disk, dm, partition};
 
-    fn named(paths: &[&str]) -> Named {
-        Named { paths: paths.iter().map(PathBuf::from).collect(), wipe: false }
+    fn named(paths: &[&str]) -> NamedPaths {
+        NamedPaths { paths: paths.iter().map(PathBuf::from).collect(), wipe: false }
     }
 
     fn linked(name: &str, links: &[&str]) -> RawDisk {

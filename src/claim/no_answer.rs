@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::host::patience::PatienceError;
+use crate::host::timeout::TimeoutError;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum NoAnswer {
         path: PathBuf,
         volume: String,
         #[source]
-        source: PatienceError,
+        source: TimeoutError,
     },
     /// It is that of another cluster, and only a person says where this node belongs.
     #[error("{0}")]

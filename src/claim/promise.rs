@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::no_answer::NoAnswer;
 use crate::device::Reason;
-use crate::host::{DevNo, Kind, Offer, RawDisk};
+use crate::host::{DevNo, DeviceKind, ProvisionerOffer, RawDisk};
 
 /// A PersistentVolume of somebody else that names a path on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub type AskPromises = Box<dyn FnMut() -> Result<Vec<Promise>, NoAnswer> + Send>
 /// The promise that a device, its disk or one of its partitions was given in.
 pub fn promised(promises: &[Promise], raw: &RawDisk, all: &[&RawDisk]) -> Option<Reason> {
     let related = |other: &RawDisk| {
-        let disk_of = |one: &RawDisk, disk: &str| matches!(&one.kind, Kind::Partition(part) if part.disk == disk);
+        let disk_of = |one: &RawDisk, disk: &str| matches!(&one.kind, DeviceKind::Partition(part) if part.disk == disk);
         other.name == raw.name || disk_of(other, &raw.name) || disk_of(raw, &other.name)
     };
     let mut family = all.iter().filter(|other| related(other));
@@ -39,7 +39,7 @@ pub fn promised(promises: &[Promise], raw: &RawDisk, all: &[&RawDisk]) -> Option
 impl Promise {
     fn is_of(&self, raw: &RawDisk) -> bool {
         let Self { volume: _, provisioner: _, path, device } = self;
-        let offered = matches!(&raw.offered, Offer::By(link) if link == path);
+        let offered = matches!(&raw.offered, ProvisionerOffer::By(link) if link == path);
         *device == Some(raw.devno) || *path == raw.path || raw.links.contains(path) || offered
     }
 }

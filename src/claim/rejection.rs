@@ -6,7 +6,7 @@ use super::mismatch::Mismatch;
 use super::ripeness::Ripeness;
 use super::rule::Unwell;
 use super::unfit::LayoutError;
-use super::wipe::Spared;
+use super::wipe::NotWiped;
 use crate::device::{NotFree, label::SetRef};
 
 /// Why a set does not take a device now; `Display` is a sentence for people.
@@ -78,7 +78,7 @@ pub enum ContentFate {
     /// It would be, were this no dry run, as far as that is known without reading its table.
     WouldWipe,
     /// Its content stays, whoever orders what.
-    Spare(Spared),
+    Spare(NotWiped),
     /// The set would not take it if it were blank.
     Reject(Box<Rejection>),
 }

@@ -19,8 +19,9 @@ struct Fingerprint {
     probe: Probe,
 }
 
+/// How long a device has been unchanged.
 #[derive(Debug)]
-struct Watched {
+struct Clock {
     fingerprint: Fingerprint,
     first: Duration,
     last: Duration,
@@ -41,46 +42,46 @@ pub enum Ripeness {
 #[derive(Debug)]
 pub struct Watchlist {
     min_age: Duration,
-    watched: HashMap<KernelName, Watched>,
+    clocks: HashMap<KernelName, Clock>,
 }
 
 impl Watchlist {
     pub fn new(min_age: Duration) -> Self {
-        Self { min_age, watched: HashMap::new() }
+        Self { min_age, clocks: HashMap::new() }
     }
 
     /// A look at all devices, at the monotonic time when it began.
     pub fn look(&mut self, now: Duration, devices: &[Device]) {
-        let mut before = std::mem::take(&mut self.watched);
+        let mut before = std::mem::take(&mut self.clocks);
         for device in devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
             let fingerprint = Fingerprint::of(device);
-            let same = before.remove(&device.raw.name).filter(|watched| watched.fingerprint == fingerprint);
-            let watched = match same {
-                Some(watched) => Watched { last: now, looks: watched.looks.saturating_add(1), ..watched },
-                None => Watched { fingerprint, first: now, last: now, looks: 1 },
+            let same = before.remove(&device.raw.name).filter(|clock| clock.fingerprint == fingerprint);
+            let clock = match same {
+                Some(clock) => Clock { last: now, looks: clock.looks.saturating_add(1), ..clock },
+                None => Clock { fingerprint, first: now, last: now, looks: 1 },
             };
-            self.watched.insert(device.raw.name.clone(), watched);
+            self.clocks.insert(device.raw.name.clone(), clock);
         }
     }
 
     /// An event of a device or of one of its partitions, by kernel name.
     pub fn changed(&mut self, name: &KernelName) {
-        self.watched.retain(|watched, _| !name.is_or_is_on(watched));
+        self.clocks.retain(|of, _| !name.is_or_is_on(of));
     }
 
     /// Events were lost: each device may have had one.
     pub fn all_changed(&mut self) {
-        self.watched.clear();
+        self.clocks.clear();
     }
 
     pub fn ripeness(&self, device: &Device) -> Ripeness {
         let unclaimed = device.verdict == Verdict::Unclaimed;
-        let watched = self.watched.get(&device.raw.name).filter(|_| unclaimed);
-        let Some(watched) = watched.filter(|watched| watched.fingerprint == Fingerprint::of(device)) else {
+        let clock = self.clocks.get(&device.raw.name).filter(|_| unclaimed);
+        let Some(clock) = clock.filter(|clock| clock.fingerprint == Fingerprint::of(device)) else {
             return Ripeness::Unseen;
         };
-        let age = watched.last.saturating_sub(watched.first);
-        if watched.looks >= 2 && age >= self.min_age {
+        let age = clock.last.saturating_sub(clock.first);
+        if clock.looks >= 2 && age >= self.min_age {
             Ripeness::Ripe
         } else {
             Ripeness::Waiting(self.min_age.saturating_sub(age))

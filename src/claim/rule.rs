@@ -3,8 +3,8 @@
 
 use super::expression::Expression;
 use super::glob::Glob;
-use super::list_filter::Lists;
-use super::named::Named;
+use super::list_filter::FilterLists;
+use super::named::NamedPaths;
 use crate::device::{
     DeviceType,
     label::{ErasePolicy, Layout, SetRef, VolumeUsage},
@@ -30,7 +30,7 @@ pub struct Rule {
     pub filter: Filter,
     pub blankness: Blankness,
     /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
-    pub named: Option<Named>,
+    pub named: Option<NamedPaths>,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,
@@ -88,7 +88,8 @@ pub enum TolerationOperator {
     Exists,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Kubernetes' word. The spec of a PoolVolume has it, too; a doc comment here would be in that schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub enum VolumeMode {
     Block,
     Filesystem,
@@ -121,7 +122,7 @@ pub struct Filter {
     /// Bytes; 0 is none.
     pub min_size: u64,
     pub max_size: Option<u64>,
-    pub lists: Lists,
+    pub lists: FilterLists,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
     pub exclude_names: Vec<Glob>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
@@ -146,7 +147,7 @@ impl Filter {
             rotational: Vec::new(),
             min_size: 0,
             max_size: None,
-            lists: Lists::default(),
+            lists: FilterLists::default(),
             exclude_names: Vec::new(),
             exclude_network: false,
             expression: None,

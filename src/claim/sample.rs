@@ -1,7 +1,7 @@
 //! Rules for tests.
 
 use super::glob::Glob;
-use super::list_filter::{Element, Elements, GlobCase, LISTS, ListFilter, Lists};
+use super::list_filter::{ElementKind, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
 use super::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use crate::device::{DeviceType, label::Layout, sample::set};
 use crate::host::FsKind;
@@ -34,24 +34,28 @@ pub fn filter() -> Filter {
 }
 
 /// Lists of a set as its reader gives them.
-pub fn lists(all: &[(&str, &[&str])]) -> Lists {
+pub fn lists(all: &[(&str, &[&str])]) -> FilterLists {
     let list = |(field, words): &(&str, &[&str])| {
-        let list = LISTS.iter().find(|list| list.field == *field).expect("a list of the table");
+        let list = LIST_FILTERS.iter().find(|list| list.field == *field).expect("a list of the table");
         (list.field, words.iter().map(|word| element(list, word)).collect())
     };
     all.iter().map(list).collect()
 }
 
-fn element(list: &ListFilter, word: &str) -> Element {
+fn element(list: &ListFilter, word: &str) -> ListElement {
     match list.elements {
-        Elements::Parts | Elements::Words => Element::Text(word.to_owned()),
-        Elements::Globs(GlobCase::Exact) => Element::Glob(Glob::parse(word).expect("a glob")),
-        Elements::Globs(GlobCase::Any) => Element::Glob(Glob::parse(&word.to_lowercase()).expect("a glob")),
-        Elements::Numbers { .. } => Element::Number(word.parse().expect("a number")),
+        ElementKind::Parts | ElementKind::Words => ListElement::Text(word.to_owned()),
+        ElementKind::Globs(GlobCase::Exact) => ListElement::Glob(Glob::parse(word).expect("a glob")),
+        ElementKind::Globs(GlobCase::Any) => ListElement::Glob(Glob::parse(&word.to_lowercase()).expect("a glob")),
+        ElementKind::Numbers { .. } => ListElement::Number(word.parse().expect("a number")),
     }
 }
 
 /// All of them but one.
-pub fn without(all: &Lists, field: &str) -> Lists {
-    LISTS.iter().filter(|list| list.field != field).map(|list| (list.field, all.get(list.field).to_vec())).collect()
+pub fn without(all: &FilterLists, field: &str) -> FilterLists {
+    LIST_FILTERS
+        .iter()
+        .filter(|list| list.field != field)
+        .map(|list| (list.field, all.get(list.field).to_vec()))
+        .collect()
 }

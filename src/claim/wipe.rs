@@ -1,17 +1,17 @@
 //! Whether what is on a device may be destroyed, where a LocalVolume names it and orders so.
 //!
-//! Takes in a device among all devices, gives out leave or what it is [`Spared`] for. Pure. The order is about
+//! Takes in a device among all devices, gives out leave or why it is [`NotWiped`]. Pure. The order is about
 //! content only: it is no answer to a verdict that speaks of use, of sort, or of another's disk. The writes, with
 //! the checks right before them, are in `agent/wipe.rs`.
 
 use std::fmt;
 
 use crate::device::{Device, Reason, Verdict, id};
-use crate::host::{Contents, Kind, Probe, RawDisk};
+use crate::host::{DeviceKind, Probe, ProbeResult, RawDisk};
 
 /// Why a device is not wiped; `Display` ends a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Spared {
+pub enum NotWiped {
     /// Nothing to destroy.
     Blank,
     /// The pool's, another node's, or one that nobody knows enough of.
@@ -31,33 +31,33 @@ pub enum Spared {
 }
 
 /// Whether nothing but its content keeps a device out of the pool, and that content may go.
-pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), Spared> {
+pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), NotWiped> {
     match &device.verdict {
-        Verdict::Unclaimed => return Err(Spared::Blank),
-        Verdict::Ours | Verdict::Foreign { .. } | Verdict::Unknown(_) => return Err(Spared::NotTheirs),
+        Verdict::Unclaimed => return Err(NotWiped::Blank),
+        Verdict::Ours | Verdict::Foreign { .. } | Verdict::Unknown(_) => return Err(NotWiped::NotTheirs),
         Verdict::Theirs(reason) => by_reason(reason)?,
     }
-    let whole = matches!(device.raw.kind, Kind::Disk | Kind::Loop(Some(_)));
+    let whole = matches!(device.raw.kind, DeviceKind::Disk | DeviceKind::Loop(Some(_)));
     let plain = device.raw.partitions.is_empty() && device.raw.holders.is_empty();
-    let seen = matches!(&device.probe, Probe::Looked(Contents { busy: false, .. }));
+    let seen = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
     match (whole, plain, seen) {
-        (false, ..) => return Err(Spared::Bare),
-        (_, false, _) => return Err(Spared::InUse),
-        (.., false) => return Err(Spared::NotTheirs),
+        (false, ..) => return Err(NotWiped::Bare),
+        (_, false, _) => return Err(NotWiped::InUse),
+        (.., false) => return Err(NotWiped::NotTheirs),
         (true, true, true) => {}
     }
     match twin(&device.raw, all) {
-        Some(name) => Err(Spared::Twin(name)),
+        Some(name) => Err(NotWiped::Twin(name)),
         None => Ok(()),
     }
 }
 
 /// Written out, so that a new reason is decided on and not forgotten.
-fn by_reason(reason: &Reason) -> Result<(), Spared> {
+fn by_reason(reason: &Reason) -> Result<(), NotWiped> {
     match reason {
         Reason::HasSignature { .. } | Reason::HasTable { .. } => Ok(()),
-        Reason::HasPartitions { .. } => Err(Spared::HasPartitions),
-        Reason::Offered { .. } | Reason::Promised { .. } => Err(Spared::Promised),
+        Reason::HasPartitions { .. } => Err(NotWiped::HasPartitions),
+        Reason::Offered { .. } | Reason::Promised { .. } => Err(NotWiped::Promised),
         Reason::Mounted { .. }
         | Reason::Swap { .. }
         | Reason::NodeBound { .. }
@@ -67,7 +67,7 @@ fn by_reason(reason: &Reason) -> Result<(), Spared> {
         | Reason::Component { .. }
         | Reason::OnPoolVolume { .. }
         | Reason::OnGivenUp { .. }
-        | Reason::LoopOverDevice { .. } => Err(Spared::InUse),
+        | Reason::LoopOverDevice { .. } => Err(NotWiped::InUse),
         Reason::NoMedium
         | Reason::CdRom
         | Reason::Floppy
@@ -80,25 +80,25 @@ fn by_reason(reason: &Reason) -> Result<(), Spared> {
         | Reason::BackingDeleted { .. }
         | Reason::Zoned { .. }
         | Reason::BootPartition { .. }
-        | Reason::TooSmall { .. } => Err(Spared::BadSort),
+        | Reason::TooSmall { .. } => Err(NotWiped::BadSort),
         Reason::SameIdentity { others, .. } => {
-            Err(Spared::Twin(others.first().map(|path| path.display().to_string()).unwrap_or_default()))
+            Err(NotWiped::Twin(others.first().map(|path| path.display().to_string()).unwrap_or_default()))
         }
     }
 }
 
 /// Another way to the same disk, by which somebody may use it.
 fn twin(raw: &RawDisk, all: &[Device]) -> Option<String> {
-    let own = id::hardware(raw, None);
+    let own = id::hardware_id(raw, None);
     let same = |other: &&Device| {
-        let partition = matches!(other.raw.kind, Kind::Partition(_));
-        !partition && other.raw.name != raw.name && id::hardware(&other.raw, None) == own
+        let partition = matches!(other.raw.kind, DeviceKind::Partition(_));
+        !partition && other.raw.name != raw.name && id::hardware_id(&other.raw, None) == own
     };
     let found = all.iter().filter(|_| !own.is_path()).find(same)?;
     Some(found.raw.path.display().to_string())
 }
 
-impl fmt::Display for Spared {
+impl fmt::Display for NotWiped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blank => f.write_str("there is nothing on it"),
@@ -141,32 +141,32 @@ mod tests {
         let table = [
             (ext4(), Ok(())),
             (Reason::HasTable { kind: "gpt".into() }, Ok(())),
-            (Reason::HasPartitions { names: vec!["sda1".into()] }, Err(Spared::HasPartitions)),
-            (Reason::Mounted { device: sda(), target: target() }, Err(Spared::InUse)),
-            (Reason::Swap { device: sda() }, Err(Spared::InUse)),
-            (Reason::NodeBound { device: sda(), target: target() }, Err(Spared::InUse)),
-            (Reason::Held { device: sda(), by: "dm-0".into(), how: Holder::Mapped }, Err(Spared::InUse)),
-            (Reason::DiskInUse { disk: sda(), why: Box::new(ext4()) }, Err(Spared::InUse)),
-            (Reason::Busy, Err(Spared::InUse)),
-            (Reason::Component { of: "md0".into(), how: Holder::Array }, Err(Spared::InUse)),
-            (Reason::OnPoolVolume { below: sda() }, Err(Spared::InUse)),
-            (Reason::LoopOverDevice { device: "/dev/sdb".into() }, Err(Spared::InUse)),
-            (Reason::NoMedium, Err(Spared::BadSort)),
-            (Reason::CdRom, Err(Spared::BadSort)),
-            (Reason::Floppy, Err(Spared::BadSort)),
-            (Reason::RamDisk, Err(Spared::BadSort)),
-            (Reason::Zram, Err(Spared::BadSort)),
-            (Reason::Network, Err(Spared::BadSort)),
-            (Reason::ReadOnly { device: sda() }, Err(Spared::BadSort)),
-            (Reason::Removable { device: sda() }, Err(Spared::BadSort)),
-            (Reason::NotRunning { device: sda(), state: "offline".into() }, Err(Spared::BadSort)),
-            (Reason::BackingDeleted { file: target() }, Err(Spared::BadSort)),
-            (Reason::Zoned { model: "host-managed".into() }, Err(Spared::BadSort)),
-            (Reason::BootPartition { label: "BIOS".into() }, Err(Spared::BadSort)),
-            (Reason::TooSmall { size: 1 }, Err(Spared::BadSort)),
+            (Reason::HasPartitions { names: vec!["sda1".into()] }, Err(NotWiped::HasPartitions)),
+            (Reason::Mounted { device: sda(), target: target() }, Err(NotWiped::InUse)),
+            (Reason::Swap { device: sda() }, Err(NotWiped::InUse)),
+            (Reason::NodeBound { device: sda(), target: target() }, Err(NotWiped::InUse)),
+            (Reason::Held { device: sda(), by: "dm-0".into(), how: Holder::Mapped }, Err(NotWiped::InUse)),
+            (Reason::DiskInUse { disk: sda(), why: Box::new(ext4()) }, Err(NotWiped::InUse)),
+            (Reason::Busy, Err(NotWiped::InUse)),
+            (Reason::Component { of: "md0".into(), how: Holder::Array }, Err(NotWiped::InUse)),
+            (Reason::OnPoolVolume { below: sda() }, Err(NotWiped::InUse)),
+            (Reason::LoopOverDevice { device: "/dev/sdb".into() }, Err(NotWiped::InUse)),
+            (Reason::NoMedium, Err(NotWiped::BadSort)),
+            (Reason::CdRom, Err(NotWiped::BadSort)),
+            (Reason::Floppy, Err(NotWiped::BadSort)),
+            (Reason::RamDisk, Err(NotWiped::BadSort)),
+            (Reason::Zram, Err(NotWiped::BadSort)),
+            (Reason::Network, Err(NotWiped::BadSort)),
+            (Reason::ReadOnly { device: sda() }, Err(NotWiped::BadSort)),
+            (Reason::Removable { device: sda() }, Err(NotWiped::BadSort)),
+            (Reason::NotRunning { device: sda(), state: "offline".into() }, Err(NotWiped::BadSort)),
+            (Reason::BackingDeleted { file: target() }, Err(NotWiped::BadSort)),
+            (Reason::Zoned { model: "host-managed".into() }, Err(NotWiped::BadSort)),
+            (Reason::BootPartition { label: "BIOS".into() }, Err(NotWiped::BadSort)),
+            (Reason::TooSmall { size: 1 }, Err(NotWiped::BadSort)),
             (
                 Reason::SameIdentity { id: DiskId::named("x"), others: vec!["/dev/sdb".into()] },
-                Err(Spared::Twin("/dev/sdb".into())),
+                Err(NotWiped::Twin("/dev/sdb".into())),
             ),
         ];
         for (reason, expected) in table {
@@ -175,10 +175,10 @@ mod tests {
         }
         let foreign = Verdict::Foreign { cluster: "c".into(), node: "n".into() };
         for (verdict, expected) in [
-            (Verdict::Unclaimed, Spared::Blank),
-            (Verdict::Ours, Spared::NotTheirs),
-            (foreign, Spared::NotTheirs),
-            (Verdict::Unknown("?".into()), Spared::NotTheirs),
+            (Verdict::Unclaimed, NotWiped::Blank),
+            (Verdict::Ours, NotWiped::NotTheirs),
+            (foreign, NotWiped::NotTheirs),
+            (Verdict::Unknown("?".into()), NotWiped::NotTheirs),
         ] {
             assert_eq!(may_wipe(&Device { verdict, ..unclaimed("sda") }, &[]), Err(expected));
         }
@@ -188,7 +188,7 @@ mod tests {
     fn what_carries_no_label_is_never_wiped() {
         let verdict = || Verdict::Theirs(ext4());
         for raw in [partition("sda", 1, None), dm("dm-0", "mpath-3600", &[]), dm("dm-1", "LVM-abc", &[])] {
-            assert_eq!(may_wipe(&device(raw, verdict()), &[]), Err(Spared::Bare));
+            assert_eq!(may_wipe(&device(raw, verdict()), &[]), Err(NotWiped::Bare));
         }
         for raw in [disk("sda"), loop_over("loop0", "/a.img")] {
             assert_eq!(may_wipe(&device(raw, verdict()), &[]), Ok(()));
@@ -201,10 +201,10 @@ mod tests {
         let partitioned = RawDisk { partitions: named(&["sda1"]), ..disk("sda") };
         let held = RawDisk { holders: named(&["dm-0"]), ..disk("sda") };
         for raw in [partitioned, held] {
-            assert_eq!(may_wipe(&device(raw, Verdict::Theirs(ext4())), &[]), Err(Spared::InUse));
+            assert_eq!(may_wipe(&device(raw, Verdict::Theirs(ext4())), &[]), Err(NotWiped::InUse));
         }
-        for probe in [Probe::NotLooked, Probe::Looked(Contents { busy: true, ..Contents::default() })] {
-            assert_eq!(may_wipe(&Device { probe, ..theirs(ext4()) }, &[]), Err(Spared::NotTheirs));
+        for probe in [Probe::NotLooked, Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() })] {
+            assert_eq!(may_wipe(&Device { probe, ..theirs(ext4()) }, &[]), Err(NotWiped::NotTheirs));
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let path =
             |name: &str, wwid: &str| device(RawDisk { wwid: Some(wwid.into()), ..disk(name) }, Verdict::Theirs(ext4()));
         let all = [path("sda", "naa.1"), path("sdb", "naa.1"), path("sdc", "naa.2")];
-        assert_eq!(may_wipe(&all[0], &all), Err(Spared::Twin("/dev/sdb".into())));
+        assert_eq!(may_wipe(&all[0], &all), Err(NotWiped::Twin("/dev/sdb".into())));
         assert_eq!(may_wipe(&all[2], &all), Ok(()));
     }
 }

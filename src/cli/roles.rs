@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::state::StateArgs;
-use crate::operator::controller::{DaemonTemplate, Gone};
+use crate::operator::controller::{DaemonTemplate, DeletedNodePolicy};
 use crate::role::sidecar::Sidecar;
 use crate::role::{LogFormat, controller, discovery, node, standalone};
 
@@ -85,7 +85,7 @@ pub struct ControllerArgs {
     sidecar_token_dir: Option<PathBuf>,
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
-    deleted_node_volumes: Gone,
+    deleted_node_volumes: DeletedNodePolicy,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
     #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
     discovery_daemonset: Option<DaemonTemplate>,
@@ -191,10 +191,10 @@ impl ControllerArgs {
     }
 }
 
-fn parse_gone(text: &str) -> Result<Gone, String> {
+fn parse_gone(text: &str) -> Result<DeletedNodePolicy, String> {
     match text {
-        "Keep" => Ok(Gone::Keep),
-        "Release" => Ok(Gone::Release),
+        "Keep" => Ok(DeletedNodePolicy::Keep),
+        "Release" => Ok(DeletedNodePolicy::Release),
         other => Err(format!("{other:?} is neither Keep nor Release")),
     }
 }

@@ -24,7 +24,7 @@ use crate::health::{Condition, Finding, HEALTHY};
 use crate::volume::{Capacity, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
 /// How long a caller waits if it sets no timeout.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct ControllerService<V> {
     volumes: V,
@@ -54,10 +54,10 @@ fn volume(volume: &Volume) -> proto::Volume {
 }
 
 /// What the caller's `grpc-timeout` says: a number and a unit.
-fn patience(metadata: &MetadataMap) -> Duration {
+fn timeout(metadata: &MetadataMap) -> Duration {
     let text = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some((unit_at, unit)) = text.char_indices().last() else { return PATIENCE };
-    let Ok(number) = text[..unit_at].parse::<u64>() else { return PATIENCE };
+    let Some((unit_at, unit)) = text.char_indices().last() else { return DEFAULT_TIMEOUT };
+    let Ok(number) = text[..unit_at].parse::<u64>() else { return DEFAULT_TIMEOUT };
     match unit {
         'H' => Duration::from_secs(number.saturating_mul(3600)),
         'M' => Duration::from_secs(number.saturating_mul(60)),
@@ -65,7 +65,7 @@ fn patience(metadata: &MetadataMap) -> Duration {
         'm' => Duration::from_millis(number),
         'u' => Duration::from_micros(number),
         'n' => Duration::from_nanos(number),
-        _ => PATIENCE,
+        _ => DEFAULT_TIMEOUT,
     }
 }
 
@@ -85,7 +85,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
-        let patience = patience(request.metadata());
+        let timeout = timeout(request.metadata());
         let request = request.into_inner();
         let name = volume_name(&request.name)?.to_owned();
         let usage = usage(&request.volume_capabilities)?;
@@ -100,7 +100,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
             return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
         }
         let nodes = nodes(request.accessibility_requirements.as_ref())?;
-        let wanted = VolumeRequest { name, required, limit, usage, parameters, selector, nodes, patience };
+        let wanted = VolumeRequest { name, required, limit, usage, parameters, selector, nodes, timeout };
         let made = self.volumes.create(wanted).await?;
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
     }
@@ -277,7 +277,7 @@ mod tests {
         let said = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().expect("ascii"));
-            patience(&metadata)
+            timeout(&metadata)
         };
         for (text, time) in [
             ("1H", Duration::from_secs(3600)),
@@ -286,12 +286,12 @@ mod tests {
             ("59999m", Duration::from_millis(59_999)),
             ("14999999u", Duration::from_micros(14_999_999)),
             ("7n", Duration::from_nanos(7)),
-            ("x", PATIENCE),
-            ("S", PATIENCE),
-            ("5Y", PATIENCE),
+            ("x", DEFAULT_TIMEOUT),
+            ("S", DEFAULT_TIMEOUT),
+            ("5Y", DEFAULT_TIMEOUT),
         ] {
             assert_eq!(said(text), time, "{text}");
         }
-        assert_eq!(patience(&MetadataMap::new()), PATIENCE);
+        assert_eq!(timeout(&MetadataMap::new()), DEFAULT_TIMEOUT);
     }
 }

@@ -13,7 +13,7 @@ use super::proto::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, VolumeUsage, node_server::Node, volume_usage::Unit,
 };
-use crate::volume::{Access, NodeVolumes, PublishRequest, StageRequest, Stats, VolumeId};
+use crate::volume::{NodeVolumes, PublishRequest, StageRequest, Stats, TargetAccess, VolumeId};
 
 pub struct NodeService {
     volumes: NodeVolumes,
@@ -83,7 +83,7 @@ impl Node for NodeService {
             staging: request.staging_target_path,
             target,
             wish: access.wish,
-            access: Access::of(request.readonly),
+            access: TargetAccess::of(request.readonly),
             single_target: access.single_target,
         };
         self.volumes.publish(publish).await?;

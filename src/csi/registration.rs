@@ -24,8 +24,8 @@ pub const SOCKET: &str = "csi.localpool.dev@reg.sock";
 /// The CSI versions whose contract kubelet may expect; it compares the major number.
 const VERSIONS: [&str; 1] = ["1.0.0"];
 /// How long to wait after a refused registration, doubled each time.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+const REGISTER_RETRY: Duration = Duration::from_secs(1);
+const REGISTER_RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
 /// kubelet's last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Registration for RegistrationService {
 
 /// Registers the driver whose services are at `endpoint`, until `stop`.
 pub async fn register(socket: PathBuf, endpoint: &Path, stop: &CancellationToken) -> Result<(), ServeError> {
-    let mut backoff = Backoff::new(AGAIN, AGAIN_AT_MOST);
+    let mut backoff = Backoff::new(REGISTER_RETRY, REGISTER_RETRY_AT_MOST);
     loop {
         let (said, mut heard) = watch::channel(Registered::NotAsked);
         let service = RegistrationService { endpoint: endpoint.display().to_string(), said: Arc::new(said) };

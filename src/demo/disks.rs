@@ -13,9 +13,10 @@ use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 use uuid::Uuid;
 
-use super::error::Error;
+use super::error::DemoError;
 use crate::host::{
-    Access, Command, Extent, HostError, Kind, PartitionMap, RawDisk, RealDisk, Roots, sysfs::scan, table::read_copies,
+    Access, DeviceKind, Extent, HostError, PartitionMap, RawDisk, RealDisk, Roots, TimedCommand, sysfs::scan,
+    table::read_copies,
 };
 
 const LOSETUP_MAY_TAKE: Duration = Duration::from_secs(20);
@@ -40,13 +41,13 @@ pub struct ReadBack {
 
 impl LoopDisk {
     /// A blank disk, without partitions.
-    pub fn attach(image: PathBuf, size: u64) -> Result<Self, Error> {
+    pub fn attach(image: PathBuf, size: u64) -> Result<Self, DemoError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&image);
         let sized = file.and_then(|file| file.set_len(size));
-        sized.map_err(Error::io("make the image", image.display()))?;
-        let losetup = Command::new("losetup", LOSETUP_MAY_TAKE);
+        sized.map_err(DemoError::io("make the image", image.display()))?;
+        let losetup = TimedCommand::new("losetup", LOSETUP_MAY_TAKE);
         let shown = losetup.args(["--find".as_ref(), "--show".as_ref(), image.as_os_str()]).run();
-        let shown = shown.map_err(Error::host("make a loop device"))?;
+        let shown = shown.map_err(DemoError::host("make a loop device"))?;
         let node = PathBuf::from(shown.stdout.trim());
         match scanned(&node, &image) {
             Ok(raw) => {
@@ -54,7 +55,7 @@ impl LoopDisk {
                 // An earlier user of this loop device may have left the kernel partitions that are not on our disk.
                 disk.forget_partitions()
                     .inspect_err(|_| drop(detach(&node)))
-                    .map_err(Error::host("remove the old partitions"))?;
+                    .map_err(DemoError::host("remove the old partitions"))?;
                 Ok(disk)
             }
             Err(error) => {
@@ -78,19 +79,19 @@ impl LoopDisk {
     }
 
     /// Number and place of a partition in the primary table.
-    pub fn partition(&self, guid: Uuid) -> Result<Option<(u32, Extent)>, Error> {
-        let disk = RealDisk::open(&self.raw, Access::Look).map_err(Error::host("look at a disk"))?;
+    pub fn partition(&self, guid: Uuid) -> Result<Option<(u32, Extent)>, DemoError> {
+        let disk = RealDisk::open(&self.raw, Access::Look).map_err(DemoError::host("look at a disk"))?;
         let table = read_copies(&disk).primary.map_err(|error| {
             let words = format!("its partition table cannot be read: {}", crate::host::chain(&error));
-            Error::wrong(&self.path().display().to_string(), words)
+            DemoError::wrong(&self.path().display().to_string(), words)
         })?;
         Ok(table.find(guid).map(|(number, entry)| (number, entry.extent)))
     }
 
     /// Reads a whole range in the image, with the bytes that the device would return.
-    pub fn content(&self, range: Extent) -> Result<ReadBack, Error> {
+    pub fn content(&self, range: Extent) -> Result<ReadBack, DemoError> {
         let read = File::open(&self.image).and_then(|image| content(&image, range));
-        read.map_err(Error::io("read", self.image.display()))
+        read.map_err(DemoError::io("read", self.image.display()))
     }
 
     /// Unmaps all partitions and detaches the device. If it is bound to another file by now, it is not touched.
@@ -134,21 +135,21 @@ impl LoopDisk {
 }
 
 fn detach(node: &Path) -> Result<(), HostError> {
-    Command::new("losetup", LOSETUP_MAY_TAKE).args(["--detach".as_ref(), node.as_os_str()]).run().map(drop)
+    TimedCommand::new("losetup", LOSETUP_MAY_TAKE).args(["--detach".as_ref(), node.as_os_str()]).run().map(drop)
 }
 
 /// What the kernel says of the device, if that is the one on our image.
-fn scanned(node: &Path, image: &Path) -> Result<RawDisk, Error> {
-    let file = fs::metadata(image).map_err(Error::io("look at", image.display()))?;
-    let disks = scan(&Roots::default()).map_err(Error::host("look for block devices"))?;
+fn scanned(node: &Path, image: &Path) -> Result<RawDisk, DemoError> {
+    let file = fs::metadata(image).map_err(DemoError::io("look at", image.display()))?;
+    let disks = scan(&Roots::default()).map_err(DemoError::host("look for block devices"))?;
     let found = disks.into_iter().find(|disk| disk.path == node);
     let is_ours = |disk: &RawDisk| match &disk.kind {
-        Kind::Loop(Some(backing)) => backing.inode == Some((file.dev(), file.ino())),
+        DeviceKind::Loop(Some(backing)) => backing.inode == Some((file.dev(), file.ino())),
         _ => false,
     };
     found.filter(is_ours).ok_or_else(|| {
         let what = format!("losetup named it for {}, but the kernel does not know it under that name", image.display());
-        Error::wrong(&node.display().to_string(), what)
+        DemoError::wrong(&node.display().to_string(), what)
     })
 }
 

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::error::Error;
+use super::error::DemoError;
 use super::lab::Lab;
 use crate::csi::client::connect;
 use crate::csi::proto::ProbeRequest;
@@ -43,10 +43,10 @@ pub struct Clients {
 
 impl Driver {
     /// This same binary, on the lab's socket, state directory and sets. Returns clients once it says that it is ready.
-    pub async fn start(lab: &Lab) -> Result<(Self, Clients), Error> {
+    pub async fn start(lab: &Lab) -> Result<(Self, Clients), DemoError> {
         let log = OpenOptions::new().create(true).append(true).open(lab.log());
-        let log = log.map_err(Error::io("open", lab.log().display()))?;
-        let errors = log.try_clone().map_err(Error::io("open", lab.log().display()))?;
+        let log = log.map_err(DemoError::io("open", lab.log().display()))?;
+        let errors = log.try_clone().map_err(DemoError::io("open", lab.log().display()))?;
         let socket = lab.path("csi.sock");
         let mut command = Command::new(binary()?);
         command.arg("standalone").args(["--node-name", "demo", "--device-min-age", "0s"]);
@@ -54,7 +54,7 @@ impl Driver {
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         // Ctrl-C goes only to the demo, which then takes everything down in order.
         command.process_group(0);
-        let child = command.spawn().map_err(Error::io("start", "the driver"))?;
+        let child = command.spawn().map_err(DemoError::io("start", "the driver"))?;
         let mut driver = Self { child };
         let clients = driver.ready(&socket).await?;
         Ok((driver, clients))
@@ -64,11 +64,11 @@ impl Driver {
         self.child.id()
     }
 
-    async fn ready(&mut self, socket: &std::path::Path) -> Result<Clients, Error> {
+    async fn ready(&mut self, socket: &std::path::Path) -> Result<Clients, DemoError> {
         let until = Instant::now() + READY_WITHIN;
         loop {
             if let Some(status) = self.ended()? {
-                return Err(Error::Driver(format!("ended before it was ready: {status}")));
+                return Err(DemoError::Driver(format!("ended before it was ready: {status}")));
             }
             // The socket of a driver that was killed remains, but nobody answers on it.
             if let Ok(channel) = connect(socket).await
@@ -79,32 +79,32 @@ impl Driver {
                 return Ok(Clients { controller, node: NodeClient::new(channel) });
             }
             if Instant::now() >= until {
-                return Err(Error::Driver(format!("was not ready within {} s", READY_WITHIN.as_secs())));
+                return Err(DemoError::Driver(format!("was not ready within {} s", READY_WITHIN.as_secs())));
             }
             tokio::time::sleep(GLANCE).await;
         }
     }
 
-    fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
-        self.child.try_wait().map_err(Error::io("wait for", "the driver"))
+    fn ended(&mut self) -> Result<Option<ExitStatus>, DemoError> {
+        self.child.try_wait().map_err(DemoError::io("wait for", "the driver"))
     }
 
     /// SIGKILL: no chance to tidy up or to write anything.
-    pub fn kill(mut self) -> Result<(), Error> {
-        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(Error::io("kill", "the driver"))
+    pub fn kill(mut self) -> Result<(), DemoError> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(DemoError::io("kill", "the driver"))
     }
 
     /// SIGTERM, as an orchestrator does.
-    pub async fn stop(mut self) -> Result<(), Error> {
-        let pid = i32::try_from(self.child.id()).map_err(|_| Error::Driver("has no process id".to_owned()))?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|errno| Error::io("stop", "the driver")(errno.into()))?;
+    pub async fn stop(mut self) -> Result<(), DemoError> {
+        let pid = i32::try_from(self.child.id()).map_err(|_| DemoError::Driver("has no process id".to_owned()))?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|errno| DemoError::io("stop", "the driver")(errno.into()))?;
         let until = Instant::now() + STOPS_WITHIN;
         loop {
             match self.ended()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(Error::Driver(format!("was asked to stop, and ended with {status}"))),
+                Some(status) => return Err(DemoError::Driver(format!("was asked to stop, and ended with {status}"))),
                 None if Instant::now() >= until => {
-                    return Err(Error::Driver(format!(
+                    return Err(DemoError::Driver(format!(
                         "was asked to stop, but still ran after {} s",
                         STOPS_WITHIN.as_secs()
                     )));
@@ -126,8 +126,8 @@ impl Drop for Driver {
 }
 
 /// The program for the driver and for every other command of the demo: the binary of this process.
-pub fn binary() -> Result<PathBuf, Error> {
-    std::env::current_exe().map_err(Error::io("find", "this binary"))
+pub fn binary() -> Result<PathBuf, DemoError> {
+    std::env::current_exe().map_err(DemoError::io("find", "this binary"))
 }
 
 pub fn state_dir(lab: &Lab) -> PathBuf {
@@ -143,13 +143,15 @@ pub async fn call<T>(
     call: &'static str,
     object: &str,
     answer: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Error> {
+) -> Result<T, DemoError> {
     match tokio::time::timeout(CALL_MAY_TAKE, answer).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         Ok(Err(status)) => {
             let (object, words) = (object.to_owned(), status.message().to_owned());
-            Err(Error::Refused { call, object, code: status.code(), words })
+            Err(DemoError::Refused { call, object, code: status.code(), words })
         }
-        Err(_) => Err(Error::wrong(object, format!("{call} was not answered within {} s", CALL_MAY_TAKE.as_secs()))),
+        Err(_) => {
+            Err(DemoError::wrong(object, format!("{call} was not answered within {} s", CALL_MAY_TAKE.as_secs())))
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::host::stdout::PrintError;
 
 /// Why the demo did not finish.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum DemoError {
     #[error("the demo makes loop devices and mounts filesystems, for which it needs root: run it as root")]
     NotRoot,
     #[error("{0}")]
@@ -41,7 +41,7 @@ pub enum Error {
     LeftBehind(Vec<String>),
 }
 
-impl Error {
+impl DemoError {
     pub(super) fn io(what: &'static str, object: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
         let object = object.to_string();
         move |source| Self::Io { what, object, source }

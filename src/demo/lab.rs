@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, umount2};
 
 use super::disks::LoopDisk;
-use super::error::Error;
+use super::error::DemoError;
 use crate::device::Size;
 use crate::host::{Mount, Mounts, RealMounts, chain};
 
@@ -34,23 +34,23 @@ enum Tidy {
 
 impl Lab {
     /// An empty lab, if there is room.
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, DemoError> {
         let base = std::env::temp_dir();
-        let base = fs::canonicalize(&base).map_err(Error::io("find the directory", base.display()))?;
+        let base = fs::canonicalize(&base).map_err(DemoError::io("find the directory", base.display()))?;
         if base.to_str().is_none_or(|text| text.contains(PATTERN_CHARACTERS)) {
             let words = format!("{} has characters that the demo cannot use: set TMPDIR to another", base.display());
-            return Err(Error::Place(words));
+            return Err(DemoError::Place(words));
         }
-        let free = RealMounts.usage(&base).map_err(Error::host("see how much room there is"))?.available;
+        let free = RealMounts.usage(&base).map_err(DemoError::host("see how much room there is"))?.available;
         if free < ROOM {
-            return Err(Error::Place(format!(
+            return Err(DemoError::Place(format!(
                 "{} has {} free, and the demo needs {}: make room, or set TMPDIR to a directory that has it",
                 base.display(),
                 Size(free),
                 Size(ROOM)
             )));
         }
-        let dir = make_dir(&base).map_err(Error::io("make a directory in", base.display()))?;
+        let dir = make_dir(&base).map_err(DemoError::io("make a directory in", base.display()))?;
         Ok(Self { dir, disks: Vec::new(), tidy: Tidy::NotYet })
     }
 
@@ -62,7 +62,7 @@ impl Lab {
         self.dir.join(name)
     }
 
-    pub fn attach(&mut self, name: &str, size: u64) -> Result<(), Error> {
+    pub fn attach(&mut self, name: &str, size: u64) -> Result<(), DemoError> {
         let disk = LoopDisk::attach(self.path(&format!("{name}.img")), size)?;
         self.disks.push(disk);
         Ok(())
@@ -85,13 +85,13 @@ impl Lab {
     }
 
     /// What is mounted below the directory, in the order in which it was mounted.
-    pub fn mounts(&self) -> Result<Vec<Mount>, Error> {
-        let table = RealMounts.table().map_err(Error::host("read the mount table"))?;
+    pub fn mounts(&self) -> Result<Vec<Mount>, DemoError> {
+        let table = RealMounts.table().map_err(DemoError::host("read the mount table"))?;
         Ok(table.into_iter().filter(|mount| mount.target.starts_with(&self.dir)).collect())
     }
 
     /// Takes everything down; the driver is gone already. Returns what there was to take down, or what remains.
-    pub fn sweep(&mut self) -> Result<String, Error> {
+    pub fn sweep(&mut self) -> Result<String, DemoError> {
         if self.tidy == Tidy::Done {
             return Ok("it was tidied up before".to_owned());
         }
@@ -115,7 +115,7 @@ impl Lab {
             false => left.push(self.dir.display().to_string()),
         }
         if !left.is_empty() {
-            return Err(Error::LeftBehind(left));
+            return Err(DemoError::LeftBehind(left));
         }
         self.tidy = Tidy::Done;
         Ok(format!("{mounts} mounts, {disks} loop devices and {} taken down", self.dir.display()))

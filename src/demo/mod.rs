@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use self::error::Error;
+pub use self::error::DemoError;
 use self::lab::Lab;
 use self::report::{Report, say};
 
@@ -31,26 +31,26 @@ use self::report::{Report, say};
 const LOG_LINES: usize = 20;
 
 /// Shows everything once, and tidies up.
-pub fn run() -> Result<(), Error> {
+pub fn run() -> Result<(), DemoError> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotRoot);
+        return Err(DemoError::NotRoot);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Error::io("start", "the runtime"))?;
+    let runtime = runtime.map_err(DemoError::io("start", "the runtime"))?;
     runtime.block_on(demonstrate())
 }
 
-async fn demonstrate() -> Result<(), Error> {
+async fn demonstrate() -> Result<(), DemoError> {
     // Before the first thing that would have to be tidied up.
     let stop = stop()?;
     let mut lab = Lab::new()?;
     let mut report = Report::begin(lab.dir());
     let outcome = tokio::select! {
         outcome = steps::run(&mut lab, &mut report) => outcome,
-        name = stop => Err(Error::Stopped(name)),
+        name = stop => Err(DemoError::Stopped(name)),
     };
     if let Err(error) = &outcome
-        && !matches!(error, Error::Stopped(_))
+        && !matches!(error, DemoError::Stopped(_))
     {
         say(&lab.log_tail(LOG_LINES));
     }
@@ -75,8 +75,8 @@ async fn demonstrate() -> Result<(), Error> {
 }
 
 /// Ends with the name of the first signal that asks this process to stop.
-fn stop() -> Result<impl Future<Output = &'static str>, Error> {
-    let listen = |kind| signal(kind).map_err(Error::io("listen for", "signals"));
+fn stop() -> Result<impl Future<Output = &'static str>, DemoError> {
+    let listen = |kind| signal(kind).map_err(DemoError::io("listen for", "signals"));
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;

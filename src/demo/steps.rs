@@ -4,13 +4,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Clients, Driver, call};
-use super::error::Error;
+use super::error::DemoError;
 use super::lab::Lab;
 use super::report::Report;
 use super::volumes::{DemoVolume, Growth, StepDone, Wish};
 use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 use crate::device::Size;
-use crate::host::{Command, FsKind};
+use crate::host::{FsKind, TimedCommand};
 
 const MIB: u64 = 1 << 20;
 const DEVICES_MAY_TAKE: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ const WISHES: [Wish; 5] = [
 ];
 
 /// Everything from the first disk to the end of the driver. The lab's owner takes the lab down.
-pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
+pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), DemoError> {
     let begun = Instant::now();
     for (name, size, _) in DISKS {
         lab.attach(name, size)?;
@@ -71,7 +71,7 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
     let names: Vec<String> =
         lab.disks().iter().map(|d| format!("{} ({})", d.path().display(), Size(d.size()))).collect();
     report.done("make disks", None, &names.join(", "), "three sparse loop disks", begun.elapsed());
-    fs::write(driver::sets(lab), sets(lab)).map_err(Error::io("write", driver::sets(lab).display()))?;
+    fs::write(driver::sets(lab), sets(lab)).map_err(DemoError::io("write", driver::sets(lab).display()))?;
     report.disks_before(devices(lab)?);
 
     let begun = Instant::now();
@@ -95,7 +95,7 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
 
 /// Makes all volumes. A volume that is carved right after another leaves that one no room to grow, so neighbours are
 /// made between them, and deleted again.
-async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result<Vec<DemoVolume>, Error> {
+async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result<Vec<DemoVolume>, DemoError> {
     let (mut volumes, mut neighbours) = (Vec::new(), Vec::new());
     for wish in WISHES {
         let disk = &lab.disks()[wish.disk];
@@ -126,7 +126,7 @@ async fn put_to_use(
     lab: &Lab,
     report: &mut Report,
     volumes: &mut [DemoVolume],
-) -> Result<(), Error> {
+) -> Result<(), DemoError> {
     for volume in &mut *volumes {
         let done = volume.stage(clients, lab).await?;
         tell(report, "NodeStageVolume", volume, &done);
@@ -157,7 +157,7 @@ async fn take_away(
     lab: &Lab,
     report: &mut Report,
     volumes: &mut [DemoVolume],
-) -> Result<(), Error> {
+) -> Result<(), DemoError> {
     for volume in &*volumes {
         let done = volume.read_back(lab)?;
         tell(report, "read back", volume, &done);
@@ -197,12 +197,12 @@ fn sets(lab: &Lab) -> String {
 }
 
 /// What `localpool devices` prints of the demo's disks, and of blank disks beside them, which the demo does not touch.
-fn devices(lab: &Lab) -> Result<String, Error> {
+fn devices(lab: &Lab) -> Result<String, DemoError> {
     let binary = driver::binary()?;
-    let command = Command::new(&binary.display().to_string(), DEVICES_MAY_TAKE);
+    let command = TimedCommand::new(&binary.display().to_string(), DEVICES_MAY_TAKE);
     let state_dir = driver::state_dir(lab);
     let args = ["devices".as_ref(), "--state-dir".as_ref(), state_dir.as_os_str()];
-    let printed = command.args(args).run().map_err(Error::host("list the disks"))?.stdout;
+    let printed = command.args(args).run().map_err(DemoError::host("list the disks"))?.stdout;
     let ours = |line: &&str| {
         let first = line.split_whitespace().next().unwrap_or_default();
         let verdict = line.split("  ").any(|cell| cell.trim() == "Unclaimed");
@@ -211,21 +211,21 @@ fn devices(lab: &Lab) -> Result<String, Error> {
     Ok(printed.lines().filter(ours).map(|line| format!("{line}\n")).collect())
 }
 
-async fn available(clients: &mut Clients, class: &str) -> Result<u64, Error> {
+async fn available(clients: &mut Clients, class: &str) -> Result<u64, DemoError> {
     let parameters = [("class".to_owned(), class.to_owned())].into();
     let request = GetCapacityRequest { parameters, ..Default::default() };
     let answer = call("GetCapacity", class, clients.controller.get_capacity(request)).await?;
-    u64::try_from(answer.available_capacity).map_err(|_| Error::wrong(class, "its capacity is negative"))
+    u64::try_from(answer.available_capacity).map_err(|_| DemoError::wrong(class, "its capacity is negative"))
 }
 
 /// Space that is being erased is not capacity: once it counts, it has been erased.
-async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> Result<(), Error> {
+async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> Result<(), DemoError> {
     let until = Instant::now() + ERASES_WITHIN;
     loop {
         match available(clients, class).await? {
             bytes if bytes == wanted => return Ok(()),
             bytes if Instant::now() >= until => {
-                return Err(Error::wrong(class, format!("{bytes} bytes to give out, and {wanted} should be")));
+                return Err(DemoError::wrong(class, format!("{bytes} bytes to give out, and {wanted} should be")));
             }
             _ => tokio::time::sleep(GLANCE).await,
         }
@@ -233,14 +233,14 @@ async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> R
 }
 
 /// Waits until each class has its disk; returns the bytes that each offers.
-async fn claimed(clients: &mut Clients) -> Result<Vec<u64>, Error> {
+async fn claimed(clients: &mut Clients) -> Result<Vec<u64>, DemoError> {
     let until = Instant::now() + CLAIMS_WITHIN;
     let mut capacity = Vec::new();
     for (name, ..) in DISKS {
         let class = format!("demo-{name}");
         loop {
             match available(clients, &class).await? {
-                0 if Instant::now() >= until => return Err(Error::wrong(&class, "its disk was not claimed")),
+                0 if Instant::now() >= until => return Err(DemoError::wrong(&class, "its disk was not claimed")),
                 0 => tokio::time::sleep(GLANCE).await,
                 bytes => break capacity.push(bytes),
             }
@@ -255,7 +255,7 @@ async fn kill_and_restart(
     lab: &Lab,
     report: &mut Report,
     volumes: &[DemoVolume],
-) -> Result<(Driver, Clients), Error> {
+) -> Result<(Driver, Clients), DemoError> {
     let old = driver.pid();
     let begun = Instant::now();
     driver.kill()?;
@@ -267,7 +267,7 @@ async fn kill_and_restart(
             call("ControllerGetVolume", volume.label(), clients.controller.controller_get_volume(request)).await?;
         let condition = answer.status.and_then(|status| status.volume_condition).unwrap_or_default();
         if condition.abnormal {
-            return Err(Error::wrong(volume.label(), format!("abnormal after the restart: {}", condition.message)));
+            return Err(DemoError::wrong(volume.label(), format!("abnormal after the restart: {}", condition.message)));
         }
     }
     let words = format!("pid {old} killed, pid {} ready, {} volumes known and healthy", driver.pid(), volumes.len());
@@ -282,10 +282,10 @@ async fn erased(
     report: &mut Report,
     volumes: &[DemoVolume],
     capacity: &[u64],
-) -> Result<(), Error> {
+) -> Result<(), DemoError> {
     let list = call("ListVolumes", "the pool", clients.controller.list_volumes(ListVolumesRequest::default())).await?;
     if !list.entries.is_empty() {
-        return Err(Error::wrong("the pool", format!("it still lists {} volumes", list.entries.len())));
+        return Err(DemoError::wrong("the pool", format!("it still lists {} volumes", list.entries.len())));
     }
     for ((name, ..), whole) in DISKS.into_iter().zip(capacity) {
         wait_for_capacity(clients, &format!("demo-{name}"), *whole).await?;
@@ -295,7 +295,7 @@ async fn erased(
         let content = lab.disks()[volume.wish.disk].content(volume.extent)?;
         if content.not_zero > 0 {
             let words = format!("{} of its bytes are not zero after it was erased", content.not_zero);
-            return Err(Error::wrong(volume.label(), words));
+            return Err(DemoError::wrong(volume.label(), words));
         }
         let words =
             format!("{} read as zeros, {} of it holes in the image", Size(volume.extent.len()), Size(content.holes));

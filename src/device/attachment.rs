@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::{DevNo, KernelName, Kind, RawDisk};
+use crate::host::{DevNo, DeviceKind, KernelName, RawDisk};
 
 /// Where a device is, and how we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +125,8 @@ impl<'a> Attachments<'a> {
     fn below(&self, raw: &'a RawDisk) -> Vec<&'a RawDisk> {
         let named = |name: &KernelName| self.by_name.get(name).copied();
         match &raw.kind {
-            Kind::Partition(partition) => named(&partition.disk).into_iter().collect(),
-            Kind::Loop(Some(backing)) => {
+            DeviceKind::Partition(partition) => named(&partition.disk).into_iter().collect(),
+            DeviceKind::Loop(Some(backing)) => {
                 let number = backing.inode.map(|(device, _)| DevNo::of(device));
                 // Number 0:x is a filesystem without a device of its own.
                 number
@@ -143,20 +143,20 @@ impl<'a> Attachments<'a> {
 /// The attachment of a device that is not built on another one.
 fn of_one(raw: &RawDisk) -> Attachment {
     match &raw.kind {
-        Kind::Disk => disk(raw),
-        Kind::Network => network(match raw.name.trim_end_matches(|c: char| !c.is_ascii_alphabetic()) {
+        DeviceKind::Disk => disk(raw),
+        DeviceKind::Network => network(match raw.name.trim_end_matches(|c: char| !c.is_ascii_alphabetic()) {
             "nbd" => "nbd",
             "rbd" => "Ceph RBD",
             "drbd" => "DRBD",
             "rnbd" => "RNBD",
             _ => "ATA over Ethernet",
         }),
-        Kind::Ram | Kind::Zram => local("memory"),
-        Kind::Rom | Kind::Floppy => PLAIN,
-        Kind::Loop(None) => local("a loop device without a file"),
-        Kind::Loop(Some(_)) => unknown("a file of a filesystem that shows no device"),
-        Kind::Partition(_) | Kind::Dm(_) | Kind::Md(_) => unknown("what it is built on was not seen"),
-        Kind::Other(_) => unknown("an unknown type of device"),
+        DeviceKind::Ram | DeviceKind::Zram => local("memory"),
+        DeviceKind::Rom | DeviceKind::Floppy => PLAIN,
+        DeviceKind::Loop(None) => local("a loop device without a file"),
+        DeviceKind::Loop(Some(_)) => unknown("a file of a filesystem that shows no device"),
+        DeviceKind::Partition(_) | DeviceKind::Dm(_) | DeviceKind::Md(_) => unknown("what it is built on was not seen"),
+        DeviceKind::Other(_) => unknown("an unknown type of device"),
     }
 }
 
@@ -269,9 +269,9 @@ mod tests {
         let disk = on("sdb", "iscsi");
         let number = nix::sys::stat::makedev(disk.devno.major.into(), disk.devno.minor.into());
         let mut file = loop_over("loop0", "/a.img");
-        let Kind::Loop(Some(backing)) = &mut file.kind else { panic!() };
+        let DeviceKind::Loop(Some(backing)) = &mut file.kind else { panic!() };
         backing.inode = Some((number, 7));
-        let all = [disk, file, loop_over("loop1", "/nfs/b.img"), with_kind("loop2", Kind::Loop(None))];
+        let all = [disk, file, loop_over("loop1", "/nfs/b.img"), with_kind("loop2", DeviceKind::Loop(None))];
         assert_eq!(reach(&all, "loop0"), network("iSCSI"));
         assert_eq!(reach(&all, "loop1").reach, Reach::Unknown);
         assert_eq!(reach(&all, "loop2").reach, Reach::Local);
@@ -286,7 +286,7 @@ mod tests {
             ("rnbd0", "RNBD"),
             ("etherd/e1.0", "ATA over Ethernet"),
         ] {
-            assert_eq!(reach(&[with_kind(name, Kind::Network)], name), network(by));
+            assert_eq!(reach(&[with_kind(name, DeviceKind::Network)], name), network(by));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 /// Device types as the operator and lsblk name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,31 +30,36 @@ impl fmt::Display for DeviceType {
 /// The type that a set can ask for, where there is one.
 pub fn device_type(raw: &RawDisk) -> Option<DeviceType> {
     match &raw.kind {
-        Kind::Disk => Some(DeviceType::Disk),
-        Kind::Partition(_) => Some(DeviceType::Part),
-        Kind::Loop(_) => Some(DeviceType::Loop),
-        Kind::Dm(dm) if dm.uuid.starts_with("mpath-") => Some(DeviceType::Mpath),
-        Kind::Dm(dm) if dm.uuid.starts_with("LVM-") => Some(DeviceType::Lvm),
-        Kind::Dm(_) | Kind::Md(_) | Kind::Rom | Kind::Floppy | Kind::Ram | Kind::Zram => None,
-        Kind::Network | Kind::Other(_) => None,
+        DeviceKind::Disk => Some(DeviceType::Disk),
+        DeviceKind::Partition(_) => Some(DeviceType::Part),
+        DeviceKind::Loop(_) => Some(DeviceType::Loop),
+        DeviceKind::Dm(dm) if dm.uuid.starts_with("mpath-") => Some(DeviceType::Mpath),
+        DeviceKind::Dm(dm) if dm.uuid.starts_with("LVM-") => Some(DeviceType::Lvm),
+        DeviceKind::Dm(_)
+        | DeviceKind::Md(_)
+        | DeviceKind::Rom
+        | DeviceKind::Floppy
+        | DeviceKind::Ram
+        | DeviceKind::Zram => None,
+        DeviceKind::Network | DeviceKind::Other(_) => None,
     }
 }
 
 /// What lsblk calls the type of a device, as near as the facts go.
 pub fn type_name(raw: &RawDisk) -> &'static str {
     match &raw.kind {
-        Kind::Disk | Kind::Ram | Kind::Zram | Kind::Floppy | Kind::Network => "disk",
-        Kind::Partition(_) => "part",
-        Kind::Loop(_) => "loop",
-        Kind::Dm(dm) => match dm.uuid.split('-').next() {
+        DeviceKind::Disk | DeviceKind::Ram | DeviceKind::Zram | DeviceKind::Floppy | DeviceKind::Network => "disk",
+        DeviceKind::Partition(_) => "part",
+        DeviceKind::Loop(_) => "loop",
+        DeviceKind::Dm(dm) => match dm.uuid.split('-').next() {
             Some("LVM") => "lvm",
             Some("CRYPT") => "crypt",
             Some("mpath") => "mpath",
             // kpartx's `part1-mpath-…` too: it is no partition that a set could ask for.
             _ => "dm",
         },
-        Kind::Md(_) => "raid",
-        Kind::Rom => "rom",
-        Kind::Other(_) => "other",
+        DeviceKind::Md(_) => "raid",
+        DeviceKind::Rom => "rom",
+        DeviceKind::Other(_) => "other",
     }
 }

@@ -19,10 +19,10 @@ use super::duplicate::{self, Identities};
 use super::id;
 use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
-use super::remembered::{Kept, Remembered};
+use super::remembered::{Memo, Remembered};
 use crate::host::{
-    Access, BlockDevice, Contents, Host, Incarnation, KernelName, Kind, Probe, RawDisk, chain,
-    patience::{self, Patience},
+    Access, BlockDevice, DeviceKind, Host, Incarnation, KernelName, Probe, ProbeResult, RawDisk, chain,
+    timeout::{self, Timeouts},
 };
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
@@ -41,8 +41,8 @@ pub struct Discovery {
     last_on: BTreeMap<DiskId, HardwareId>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
-    cache: Remembered<Finding>,
-    patience: Patience<Whom>,
+    cache: Remembered<ReadContent>,
+    timeouts: Timeouts<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
 }
@@ -52,7 +52,7 @@ type Whom = (KernelName, Incarnation);
 
 /// What was read of a device.
 #[derive(Clone, Debug)]
-struct Finding {
+struct ReadContent {
     record: Option<Evidence>,
     probe: Probe,
 }
@@ -69,14 +69,14 @@ enum Scope<'s> {
 }
 
 /// The input of one look.
-struct Look<'l, 'r> {
+struct LookInput<'l, 'r> {
     host: &'l Arc<dyn Host>,
     read: ReadRecord,
     scope: Scope<'l>,
     machine: &'l Machine<'r>,
     raws: &'r [RawDisk],
     /// What is remembered of devices, and believed.
-    known: &'l HashMap<&'r KernelName, Kept<Finding>>,
+    known: &'l HashMap<&'r KernelName, Memo<ReadContent>>,
 }
 
 impl Discovery {
@@ -89,14 +89,14 @@ impl Discovery {
             last_on: BTreeMap::new(),
             keep,
             cache: Remembered::default(),
-            patience: Patience::new(patience::BOUND),
+            timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT),
             has_failed: false,
         }
     }
 
-    /// The same with other patience for a device that hangs.
+    /// The same with another timeout for a device that hangs.
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
-        self.patience = Patience::new(bound);
+        self.timeouts = Timeouts::new(bound);
         self
     }
 
@@ -119,7 +119,7 @@ impl Discovery {
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
     pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
-        self.patience.is_waiting_for(&whom(raw))
+        self.timeouts.is_waiting_for(&whom(raw))
     }
 
     /// Whether a device could not be read at the last look at all of them: no event tells when that is over.
@@ -129,7 +129,7 @@ impl Discovery {
 
     /// Whether a device has not answered yet.
     pub fn is_waiting(&self) -> bool {
-        self.patience.is_waiting()
+        self.timeouts.is_waiting()
     }
 
     /// A hint that a device or one of its partitions changed, by kernel name.
@@ -182,7 +182,7 @@ impl Discovery {
     fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
-            Kind::Partition(partition) => Some(&partition.disk),
+            DeviceKind::Partition(partition) => Some(&partition.disk),
             _ => None,
         };
         let set = self.look_within(host, read, Scope::One { name: &name, disk })?;
@@ -205,14 +205,14 @@ impl Discovery {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
-        self.patience.forget(|whom| here.contains(whom));
+        self.timeouts.forget(|whom| here.contains(whom));
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
-        let known: HashMap<&KernelName, Kept<Finding>> =
+        let known: HashMap<&KernelName, Memo<ReadContent>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
-        let look = Look { host, read, scope, machine: &machine, raws: &raws, known: &known };
+        let look = LookInput { host, read, scope, machine: &machine, raws: &raws, known: &known };
         let mut records = self.records(&look);
         let probes = self.probes(&look, &mut records);
         if let Scope::All = scope {
@@ -228,10 +228,10 @@ impl Discovery {
     }
 
     /// What the devices that may carry a record say of themselves, by kernel name.
-    fn records<'r>(&mut self, look: &Look<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
-        let Look { host, read, scope, machine, raws, known } = *look;
+    fn records<'r>(&mut self, look: &LookInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
+        let LookInput { host, read, scope, machine, raws, known } = *look;
         let told = |raw: &RawDisk| {
-            let id = DiskId::from(id::hardware(raw, machine.disk_of(raw)));
+            let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
             self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };
@@ -254,10 +254,10 @@ impl Discovery {
     /// What is on the devices, by kernel name, if only their content decides. May read their records again.
     fn probes<'r>(
         &mut self,
-        look: &Look<'_, 'r>,
+        look: &LookInput<'_, 'r>,
         records: &mut HashMap<&'r KernelName, Evidence>,
     ) -> HashMap<&'r KernelName, Probe> {
-        let Look { host, read, scope, machine, raws, known } = *look;
+        let LookInput { host, read, scope, machine, raws, known } = *look;
         let mut probes = HashMap::new();
         for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
             if !machine.needs_probe(raw, records) {
@@ -286,16 +286,16 @@ impl Discovery {
             Ok(disk) => read(&*disk),
             Err(error) => Evidence::Failed(chain(&error)),
         };
-        self.patience.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
+        self.timeouts.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
     }
 
     fn probe_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Probe {
         let (asked, disk) = (Arc::clone(host), raw.clone());
-        let probed = self.patience.ask(&whom(raw), move || asked.probe(&disk));
+        let probed = self.timeouts.ask(&whom(raw), move || asked.probe(&disk));
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
-    fn believes(&self, raw: &RawDisk, cached: &Kept<Finding>, now: Duration, scope: Scope<'_>) -> bool {
+    fn believes(&self, raw: &RawDisk, cached: &Memo<ReadContent>, now: Duration, scope: Scope<'_>) -> bool {
         match scope {
             Scope::All => now.saturating_sub(cached.at) < self.keep,
             Scope::One { .. } => !scope.covers(&raw.name),
@@ -305,7 +305,7 @@ impl Discovery {
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&KernelName, Kept<Finding>>,
+        known: &HashMap<&KernelName, Memo<ReadContent>>,
         records: &HashMap<&KernelName, Evidence>,
         at: Duration,
         scope: Scope<'_>,
@@ -319,7 +319,7 @@ impl Discovery {
             let passes =
                 |record: &&Evidence| matches!(record, Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp);
             let record = records.get(&raw.name).filter(|record| !passes(record)).cloned();
-            self.cache.keep(raw, read_at, Finding { record, probe: probe.clone() });
+            self.cache.keep(raw, read_at, ReadContent { record, probe: probe.clone() });
         }
     }
 }
@@ -336,7 +336,7 @@ impl Scope<'_> {
 /// Content that keeps a device out of every claim. Not that it was busy: that is over when its user is, of
 /// which nobody tells.
 fn denies(probe: &Probe) -> bool {
-    matches!(probe, Probe::Looked(Contents { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
+    matches!(probe, Probe::Looked(ProbeResult { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
 }
 
 fn whom(raw: &RawDisk) -> Whom {

@@ -18,7 +18,7 @@ use super::disk_id::{DiskId, HardwareId};
 use super::id;
 use super::judged::{Believed, Device, Verdict};
 use super::reason::Reason;
-use crate::host::{KernelName, Kind, RawDisk};
+use crate::host::{DeviceKind, KernelName, RawDisk};
 
 /// Which hardware is one of our disks, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +60,12 @@ pub fn seen_together(devices: &[Device]) -> Identities {
             let own = ways(devices, &devices[*index]);
             Some(*index) != believed && others(*index).iter().all(|o| ways(devices, &devices[*o]).is_disjoint(&own))
         };
-        let copies = group.iter().copied().filter(is_copy).filter_map(|index| hardware(&devices[index].raw)).collect();
-        seen.insert(id, Identity { original: believed.and_then(|index| hardware(&devices[index].raw)), copies });
+        let copies =
+            group.iter().copied().filter(is_copy).filter_map(|index| stable_hardware_id(&devices[index].raw)).collect();
+        seen.insert(
+            id,
+            Identity { original: believed.and_then(|index| stable_hardware_id(&devices[index].raw)), copies },
+        );
     }
     seen
 }
@@ -69,12 +73,12 @@ pub fn seen_together(devices: &[Device]) -> Identities {
 /// The stable ids of a device's hardware, and those of the paths that a multipath device is made of.
 fn ways(devices: &[Device], device: &Device) -> BTreeSet<HardwareId> {
     let below = devices.iter().filter(|below| device.raw.slaves.contains(&below.raw.name));
-    below.chain([device]).filter_map(|way| hardware(&way.raw)).collect()
+    below.chain([device]).filter_map(|way| stable_hardware_id(&way.raw)).collect()
 }
 
 /// The hardware id of one of our disks, if it distinguishes the disk from others.
-pub fn hardware(raw: &RawDisk) -> Option<HardwareId> {
-    Some(id::hardware(raw, None)).filter(|hardware| !hardware.is_path())
+pub fn stable_hardware_id(raw: &RawDisk) -> Option<HardwareId> {
+    Some(id::hardware_id(raw, None)).filter(|hardware| !hardware.is_path())
 }
 
 fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<DiskId, Vec<usize>> {
@@ -91,13 +95,15 @@ fn counts(device: &Device) -> bool {
     match device.verdict {
         Verdict::Ours | Verdict::Foreign { .. } => device.label.is_some(),
         Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }) => false,
-        Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => !matches!(device.raw.kind, Kind::Other(_)),
+        Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => {
+            !matches!(device.raw.kind, DeviceKind::Other(_))
+        }
     }
 }
 
 fn is_known_copy(device: &Device, identity: &Identity) -> bool {
     let ours = device.verdict == Verdict::Ours && device.label.is_some();
-    ours && hardware(&device.raw).is_some_and(|hardware| identity.copies.contains(&hardware))
+    ours && stable_hardware_id(&device.raw).is_some_and(|hardware| identity.copies.contains(&hardware))
 }
 
 fn settle_alone(device: &mut Device, identity: &Identity) {
@@ -123,7 +129,7 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
 fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
     let eligible: Vec<usize> =
         group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity)).collect();
-    let is_original = |index: &usize| identity.original == Some(id::hardware(&devices[*index].raw, None));
+    let is_original = |index: &usize| identity.original == Some(id::hardware_id(&devices[*index].raw, None));
     let used: Vec<usize> = eligible.iter().copied().filter(is_original).collect();
     let recorded: Vec<usize> = eligible.into_iter().filter(|index| is_on_record(&devices[*index])).collect();
     match (&used[..], &recorded[..]) {
@@ -169,7 +175,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>
         // one.
         .filter(|device| !id::may_be_of_bridge(&device.raw, None))
         .filter_map(|device| {
-            let hardware = id::hardware(&device.raw, None);
+            let hardware = id::hardware_id(&device.raw, None);
             Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
         })
         .collect();
@@ -178,7 +184,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>
         let Some(label) = &device.label else { continue };
         let used = last.get(&device.id).cloned();
         let written_on = || Some(label.hardware.id.clone()).filter(|hardware| !hardware.is_path());
-        let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None));
+        let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware_id(&device.raw, None));
         if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
             let (id, path) = (&device.id, device.raw.path.display());
             device.believed = Believed::No(format!(
@@ -193,7 +199,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>
 
 fn is_on_record(device: &Device) -> bool {
     let recorded = device.label.as_ref().map(|label| &label.hardware.id);
-    recorded.is_some() && hardware(&device.raw).as_ref() == recorded
+    recorded.is_some() && stable_hardware_id(&device.raw).as_ref() == recorded
 }
 
 fn follow_disks(devices: &mut [Device]) {
@@ -203,7 +209,7 @@ fn follow_disks(devices: &mut [Device]) {
         .map(|device| (device.raw.name.clone(), device.believed.clone()))
         .collect();
     for device in devices.iter_mut() {
-        if let Kind::Partition(partition) = &device.raw.kind
+        if let DeviceKind::Partition(partition) = &device.raw.kind
             && let Some(believed) = not_ready.get(&partition.disk)
         {
             device.believed = believed.clone();
@@ -355,7 +361,7 @@ mod tests {
             assert!(matches!(devices[0].verdict, Verdict::Theirs(Reason::SameIdentity { .. })), "{other:?}");
             assert_eq!(devices[1].verdict, other);
         }
-        let hidden = RawDisk { kind: Kind::Other("hidden".into()), ..path("nvme0c0n1", Verdict::Unclaimed).raw };
+        let hidden = RawDisk { kind: DeviceKind::Other("hidden".into()), ..path("nvme0c0n1", Verdict::Unclaimed).raw };
         let mut devices = [path("nvme0n1", Verdict::Unclaimed), device(hidden, Verdict::Unknown("hidden".into()))];
         settle(&mut devices, &Identities::new());
         assert_eq!(devices[0].verdict, Verdict::Unclaimed);

@@ -17,7 +17,7 @@ pub struct Observed<'a> {
     pub device: &'a Device,
     pub attachment: Attachment,
     /// `None` for expressions: a filter does not depend on whose a device is.
-    pub listing: Option<&'a Listing>,
+    pub shown_verdict: Option<&'a ShownVerdict>,
 }
 
 impl<'a> Observed<'a> {
@@ -28,7 +28,7 @@ impl<'a> Observed<'a> {
 
 /// Whose a device is, with the words of the pool: only a list of all devices has it.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct ShownVerdict {
     pub verdict: &'static str,
     pub reason: String,
     pub refusal: Option<String>,
@@ -128,7 +128,7 @@ pub enum Output {
     /// `localpool devices -o json` and `-o yaml`, and what an agent hands to discovery.
     Json,
     /// `localpool devices`.
-    Table(Column),
+    Table(TableColumn),
     /// `device.` and this name in the expression of a set.
     Expression(&'static str),
     /// A LocalVolumeDiscoveryResult.
@@ -175,7 +175,7 @@ impl Fact {
         self.shown.iter().any(|output| matches!(output, Output::Json))
     }
 
-    pub fn column(&self) -> Option<Column> {
+    pub fn column(&self) -> Option<TableColumn> {
         self.shown.iter().find_map(|output| match output {
             Output::Table(column) => Some(*column),
             _ => None,
@@ -199,19 +199,19 @@ impl Fact {
 
 /// A column of `localpool devices`.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct TableColumn {
     /// Its place among the others, by tens, so that one can come between.
     pub at: u16,
     pub head: &'static str,
-    pub side: Side,
+    pub alignment: Alignment,
     pub width: TableWidth,
     /// A fact that is added in brackets, if it is known.
     pub with: Option<&'static str>,
 }
 
-impl Column {
+impl TableColumn {
     pub const fn right(self) -> Self {
-        Self { side: Side::Right, ..self }
+        Self { alignment: Alignment::Right, ..self }
     }
 
     pub const fn with(self, fact: &'static str) -> Self {
@@ -220,17 +220,17 @@ impl Column {
 }
 
 /// A column of both tables.
-pub const fn narrow(at: u16, head: &'static str) -> Column {
-    Column { at, head, side: Side::Left, width: TableWidth::Narrow, with: None }
+pub const fn narrow(at: u16, head: &'static str) -> TableColumn {
+    TableColumn { at, head, alignment: Alignment::Left, width: TableWidth::Narrow, with: None }
 }
 
-pub const fn wide(at: u16, head: &'static str) -> Column {
-    Column { width: TableWidth::Wide, ..narrow(at, head) }
+pub const fn wide(at: u16, head: &'static str) -> TableColumn {
+    TableColumn { width: TableWidth::Wide, ..narrow(at, head) }
 }
 
 /// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Alignment {
     Left,
     Right,
 }

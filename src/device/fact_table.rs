@@ -49,19 +49,19 @@ pub static FACTS: &[Fact] = &[
     fact(
         VERDICT,
         "who owns it: `Unclaimed`, `Ours`, `Theirs` or `Unknown`",
-        Text(|seen| Some(seen.listing?.verdict.to_owned())),
+        Text(|seen| Some(seen.shown_verdict?.verdict.to_owned())),
         &[Json, Table(narrow(140, "VERDICT"))],
     ),
     fact(
         "reason",
         "why, in words",
-        Text(|seen| Some(seen.listing?.reason.clone())),
+        Text(|seen| Some(seen.shown_verdict?.reason.clone())),
         &[Json, Table(narrow(200, "WHY"))],
     ),
     fact(
         REFUSAL,
         "why nobody may claim it, in words that stay the same as long as the reason does; absent if it may be claimed",
-        Text(|seen| seen.listing?.refusal.clone()),
+        Text(|seen| seen.shown_verdict?.refusal.clone()),
         &[Json],
     ),
     fact(
@@ -285,7 +285,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         POOL_PARTITION,
         "a partition that the pool has made on a disk of its own: a volume, room for one, or the label",
-        Boolean(|seen| seen.listing?.pool_partition.then_some(true)),
+        Boolean(|seen| seen.shown_verdict?.pool_partition.then_some(true)),
         &[Json],
     ),
 ];

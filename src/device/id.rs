@@ -9,26 +9,30 @@ use uuid::Uuid;
 
 use super::disk_id::{DiskId, HardwareId};
 use super::label::{Hardware, Label};
-use crate::host::{Kind, Partition, RawDisk};
+use crate::host::{DeviceKind, Partition, RawDisk};
 
 /// Which disk it is. With a label, its GPT disk GUID; else what the hardware says.
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
     match label {
         Some(label) => DiskId::labelled(label.disk),
-        None => hardware(raw, disk).into(),
+        None => hardware_id(raw, disk).into(),
     }
 }
 
 /// Which disk it is by its hardware alone, label or not: what a label records to tell a disk from a copy. `disk` is the
 /// disk of a partition.
-pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
+pub fn hardware_id(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
     let own = match &raw.kind {
-        Kind::Partition(partition) => partition_id(partition, disk),
-        Kind::Loop(Some(backing)) => backing.inode.map(|(dev, inode)| HardwareId::named(format!("loop-{dev}-{inode}"))),
-        Kind::Dm(dm) => tidy(&dm.uuid).map(|uuid| HardwareId::named(format!("dm-{uuid}"))),
-        Kind::Md(md) => md.uuid.as_deref().and_then(tidy).map(|uuid| HardwareId::named(format!("md-{uuid}"))),
-        Kind::Loop(None) | Kind::Ram | Kind::Zram => None,
-        Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => wwid(raw).or_else(|| serial(raw)),
+        DeviceKind::Partition(partition) => partition_id(partition, disk),
+        DeviceKind::Loop(Some(backing)) => {
+            backing.inode.map(|(dev, inode)| HardwareId::named(format!("loop-{dev}-{inode}")))
+        }
+        DeviceKind::Dm(dm) => tidy(&dm.uuid).map(|uuid| HardwareId::named(format!("dm-{uuid}"))),
+        DeviceKind::Md(md) => md.uuid.as_deref().and_then(tidy).map(|uuid| HardwareId::named(format!("md-{uuid}"))),
+        DeviceKind::Loop(None) | DeviceKind::Ram | DeviceKind::Zram => None,
+        DeviceKind::Disk | DeviceKind::Rom | DeviceKind::Floppy | DeviceKind::Network | DeviceKind::Other(_) => {
+            wwid(raw).or_else(|| serial(raw))
+        }
     };
     own.unwrap_or_else(|| HardwareId::of_path(&raw.path))
 }
@@ -38,9 +42,11 @@ pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
 pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
     let on_usb = |raw: &RawDisk| raw.transport.as_deref() == Some("usb");
     match &raw.kind {
-        Kind::Partition(partition) => guid_of(partition).is_none() && disk.is_some_and(on_usb),
-        Kind::Dm(_) | Kind::Md(_) | Kind::Loop(_) | Kind::Ram | Kind::Zram => false,
-        Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => on_usb(raw),
+        DeviceKind::Partition(partition) => guid_of(partition).is_none() && disk.is_some_and(on_usb),
+        DeviceKind::Dm(_) | DeviceKind::Md(_) | DeviceKind::Loop(_) | DeviceKind::Ram | DeviceKind::Zram => false,
+        DeviceKind::Disk | DeviceKind::Rom | DeviceKind::Floppy | DeviceKind::Network | DeviceKind::Other(_) => {
+            on_usb(raw)
+        }
     }
 }
 
@@ -48,10 +54,10 @@ pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
 /// GUID. `None`: nothing distinguishes that disk from another one.
 pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
     let whole = match &raw.kind {
-        Kind::Partition(_) => disk?,
+        DeviceKind::Partition(_) => disk?,
         _ => raw,
     };
-    let id = hardware(whole, None);
+    let id = hardware_id(whole, None);
     let tells = !id.is_path() && !may_be_of_bridge(whole, None);
     tells.then(|| Hardware::of(id, whole))
 }
@@ -62,7 +68,7 @@ fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<Hardwar
     if let Some(guid) = guid_of(partition) {
         return Some(HardwareId::named(format!("part-{guid}")));
     }
-    let disk = hardware(disk?, None);
+    let disk = hardware_id(disk?, None);
     (!disk.is_path()).then(|| HardwareId::named(format!("part-{disk}-at-{}", partition.start)))
 }
 
@@ -128,7 +134,7 @@ mod tests {
     use crate::host::{Dm, LoopBacking, Md};
 
     fn text(raw: &RawDisk) -> String {
-        hardware(raw, None).to_string()
+        hardware_id(raw, None).to_string()
     }
 
     #[test]
@@ -151,7 +157,7 @@ mod tests {
         assert_eq!(text(&raw), "serial-Samsung_SSD_870-S5Y1NJ0R");
         raw.serial = None;
         assert_eq!(text(&raw), "path-/dev/sda");
-        assert!(hardware(&raw, None).is_path());
+        assert!(hardware_id(&raw, None).is_path());
     }
 
     #[test]
@@ -192,32 +198,32 @@ mod tests {
         parent.wwid = Some("naa.5000".into());
         let guid = "6C6F6361-0000-4000-8000-00000000ABCD";
         let gpt = partition("sda", 2, Some(guid));
-        assert_eq!(hardware(&gpt, Some(&parent)).to_string(), format!("part-{}", guid.to_lowercase()));
-        let Kind::Partition(part) = &gpt.kind else { unreachable!() };
+        assert_eq!(hardware_id(&gpt, Some(&parent)).to_string(), format!("part-{}", guid.to_lowercase()));
+        let DeviceKind::Partition(part) = &gpt.kind else { unreachable!() };
         let dos_id = format!("part-wwid-naa.5000-at-{}", part.start);
         for number_in_it in [Some("9f2c1a3b-02"), Some("00000000-0000-0000-0000-000000000000"), None] {
             let dos = partition("sda", 2, number_in_it);
-            assert_eq!(hardware(&dos, Some(&parent)).to_string(), dos_id);
-            assert!(hardware(&dos, None).is_path());
+            assert_eq!(hardware_id(&dos, Some(&parent)).to_string(), dos_id);
+            assert!(hardware_id(&dos, None).is_path());
         }
     }
 
     #[test]
     fn mapped_array_and_loop_devices_are_what_they_were_made_as() {
         let dm = |uuid: &str| {
-            sample::with_kind("dm-0", Kind::Dm(Dm { name: "a".into(), uuid: uuid.into(), suspended: false }))
+            sample::with_kind("dm-0", DeviceKind::Dm(Dm { name: "a".into(), uuid: uuid.into(), suspended: false }))
         };
         assert_eq!(text(&dm("mpath-3600a098")), "dm-mpath-3600a098");
         assert_eq!(text(&dm("")), "path-/dev/dm-0");
         let md = |uuid: Option<&str>| {
-            sample::with_kind("md0", Kind::Md(Md { uuid: uuid.map(str::to_owned), level: None, state: None }))
+            sample::with_kind("md0", DeviceKind::Md(Md { uuid: uuid.map(str::to_owned), level: None, state: None }))
         };
         assert_eq!(text(&md(Some("3aaa0122:29827cfa"))), "md-3aaa0122:29827cfa");
         assert_eq!(text(&md(None)), "path-/dev/md0");
         let backing = LoopBacking { file: "/img".into(), inode: Some((66305, 42)), deleted: false };
-        assert_eq!(text(&sample::with_kind("loop0", Kind::Loop(Some(backing.clone())))), "loop-66305-42");
+        assert_eq!(text(&sample::with_kind("loop0", DeviceKind::Loop(Some(backing.clone())))), "loop-66305-42");
         let lost = LoopBacking { inode: None, ..backing };
-        assert_eq!(text(&sample::with_kind("loop0", Kind::Loop(Some(lost)))), "path-/dev/loop0");
+        assert_eq!(text(&sample::with_kind("loop0", DeviceKind::Loop(Some(lost)))), "path-/dev/loop0");
     }
 
     #[test]

@@ -29,11 +29,14 @@ pub use attachment::{Attachment, Attachments, Reach};
 pub use device_type::{DeviceType, device_type, type_name};
 pub use discovery::{Discovery, DiscoveryError, Snapshot, disk_of};
 pub use disk_id::{DiskId, HardwareId, may_be_hardware};
-pub use fact::{Column, Fact, FactKind, FactValue, Facts, FieldRank, Listing, Observed, ResultField, Side, TableWidth};
+pub use fact::{
+    Alignment, Fact, FactKind, FactValue, Facts, FieldRank, Observed, ResultField, ShownVerdict, TableColumn,
+    TableWidth,
+};
 pub use free::NotFree;
 pub use judged::{Believed, Device, Verdict};
 pub use ownership::Owner;
 pub use reason::{Holder, Reason};
-pub use remembered::{KEEP, Kept, Remembered};
+pub use remembered::{Memo, REMEMBERED_FOR, Remembered};
 pub use set_name::SetName;
 pub use size::Size;

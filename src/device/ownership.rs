@@ -35,7 +35,7 @@ use super::id;
 use super::judged::Verdict;
 use super::reason::Holder;
 pub use super::reason::Reason;
-use crate::host::{Dm, KernelName, Kind, MountHow, Offer, Probe, RawDisk};
+use crate::host::{DeviceKind, Dm, KernelName, MountHow, Probe, ProvisionerOffer, RawDisk};
 
 /// Whose disks they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,14 +106,15 @@ impl<'a> Machine<'a> {
     /// The disk of a partition, if it is here.
     pub fn disk_of(&self, raw: &RawDisk) -> Option<&'a RawDisk> {
         match &raw.kind {
-            Kind::Partition(partition) => self.get(&partition.disk),
+            DeviceKind::Partition(partition) => self.get(&partition.disk),
             _ => None,
         }
     }
 
     /// Whether a device can carry a record at all: a whole device that is not a part of another one, and that answers.
     pub fn may_carry_record(&self, raw: &RawDisk) -> bool {
-        let sort = matches!(raw.kind, Kind::Disk | Kind::Loop(Some(_)) | Kind::Dm(_) | Kind::Md(_));
+        let sort =
+            matches!(raw.kind, DeviceKind::Disk | DeviceKind::Loop(Some(_)) | DeviceKind::Dm(_) | DeviceKind::Md(_));
         sort && raw.size > 0
             && raw.unreadable.is_none()
             && not_running(raw).is_none()
@@ -126,9 +127,10 @@ impl<'a> Machine<'a> {
     /// carries none.
     pub fn cannot_be_asked(&self, raw: &RawDisk) -> Option<String> {
         let stands_for_itself = self.component(raw).is_none() && self.loop_over(raw).is_none();
-        let state = not_running(raw).filter(|_| matches!(raw.kind, Kind::Disk | Kind::Dm(_) | Kind::Md(_)));
+        let state =
+            not_running(raw).filter(|_| matches!(raw.kind, DeviceKind::Disk | DeviceKind::Dm(_) | DeviceKind::Md(_)));
         let no_size =
-            || (matches!(raw.kind, Kind::Disk) && raw.size == 0 && !raw.removable).then_some(Reason::NoMedium);
+            || (matches!(raw.kind, DeviceKind::Disk) && raw.size == 0 && !raw.removable).then_some(Reason::NoMedium);
         state.or_else(no_size).filter(|_| stands_for_itself).map(|reason| reason.to_string())
     }
 
@@ -186,10 +188,10 @@ impl<'a> Machine<'a> {
         if let Some(verdict) = self.offer_of(raw) {
             return Decision::Decided(verdict);
         }
-        if let Kind::Other(sort) = &disk.unwrap_or(raw).kind {
+        if let DeviceKind::Other(sort) = &disk.unwrap_or(raw).kind {
             return Decision::Decided(Verdict::Unknown(format!("an unknown type of device: {sort}")));
         }
-        if let (Kind::Partition(partition), None) = (&raw.kind, disk) {
+        if let (DeviceKind::Partition(partition), None) = (&raw.kind, disk) {
             return Decision::Decided(Verdict::Unknown(format!("its disk {} was not seen", partition.disk)));
         }
         match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
@@ -224,7 +226,7 @@ impl<'a> Machine<'a> {
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
         // A copy that became the disk may be built on the device that it was copied from.
-        let is_ours = self.ours.contains(&id::hardware(raw, None));
+        let is_ours = self.ours.contains(&id::hardware_id(raw, None));
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
@@ -257,7 +259,7 @@ impl<'a> Machine<'a> {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
             Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
-                let hardware = id::hardware(whole, None);
+                let hardware = id::hardware_id(whole, None);
                 self.component(whole).is_none()
                     && (self.ours.contains(&hardware) || !is_ours_above && self.copies.contains(&hardware))
             }
@@ -313,9 +315,11 @@ impl<'a> Machine<'a> {
     /// What another provisioner offers: the device, something on it, or its disk.
     fn offer_of(&self, raw: &RawDisk) -> Option<Verdict> {
         self.tree(raw).into_iter().chain(self.disk_of(raw)).find_map(|raw| match &raw.offered {
-            Offer::None => None,
-            Offer::By(by) => Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() })),
-            Offer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
+            ProvisionerOffer::None => None,
+            ProvisionerOffer::By(by) => {
+                Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() }))
+            }
+            ProvisionerOffer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
         })
     }
 
@@ -336,10 +340,10 @@ impl<'a> Machine<'a> {
 
     fn holder(&self, name: &KernelName) -> Holder {
         match self.get(name).map(|raw| &raw.kind) {
-            Some(Kind::Md(_)) => Holder::Array,
-            Some(Kind::Dm(Dm { uuid, .. })) if uuid.starts_with("mpath-") => Holder::Multipath,
-            Some(Kind::Dm(_)) => Holder::Mapped,
-            Some(Kind::Loop(_)) => Holder::Loop,
+            Some(DeviceKind::Md(_)) => Holder::Array,
+            Some(DeviceKind::Dm(Dm { uuid, .. })) if uuid.starts_with("mpath-") => Holder::Multipath,
+            Some(DeviceKind::Dm(_)) => Holder::Mapped,
+            Some(DeviceKind::Loop(_)) => Holder::Loop,
             _ if name.starts_with("bcache") => Holder::Bcache,
             _ => Holder::Other,
         }

@@ -9,15 +9,15 @@ use std::time::Duration;
 use crate::host::{Incarnation, KernelName, RawDisk};
 
 /// How long a look believes the reason against a disk before it reads the content again.
-pub const KEEP: Duration = Duration::from_secs(3600);
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
 
 /// By kernel name.
 #[derive(Debug)]
-pub struct Remembered<T>(HashMap<KernelName, Kept<T>>);
+pub struct Remembered<T>(HashMap<KernelName, Memo<T>>);
 
 /// What is remembered of one device.
 #[derive(Clone, Debug)]
-pub struct Kept<T> {
+pub struct Memo<T> {
     of: Incarnation,
     size: u64,
     /// Monotonic time when it was learnt.
@@ -33,10 +33,10 @@ impl<T> Default for Remembered<T> {
 
 impl<T> Remembered<T> {
     pub fn keep(&mut self, raw: &RawDisk, at: Duration, what: T) {
-        self.0.insert(raw.name.clone(), Kept { of: raw.incarnation(), size: raw.size, at, what });
+        self.0.insert(raw.name.clone(), Memo { of: raw.incarnation(), size: raw.size, at, what });
     }
 
-    pub fn get(&self, raw: &RawDisk) -> Option<&Kept<T>> {
+    pub fn get(&self, raw: &RawDisk) -> Option<&Memo<T>> {
         self.0.get(&raw.name).filter(|kept| (kept.of, kept.size) == (raw.incarnation(), raw.size))
     }
 

@@ -7,16 +7,16 @@ use uuid::Uuid;
 use super::label::{Hardware, Label, Layout, SetRef};
 use super::{Believed, Device, HardwareId, Verdict, id};
 use crate::device::set_name::SetName;
-use crate::host::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe, RawDisk};
+use crate::host::{DevNo, DeviceKind, Dm, LoopBacking, Md, Partition, Probe, ProbeResult, RawDisk};
 
 pub const GIB: u64 = 1 << 30;
 
 /// A blank 100 GiB disk of a model, without wwid, serial or links.
 pub fn disk(name: &str) -> RawDisk {
-    with_kind(name, Kind::Disk)
+    with_kind(name, DeviceKind::Disk)
 }
 
-pub fn with_kind(name: &str, kind: Kind) -> RawDisk {
+pub fn with_kind(name: &str, kind: DeviceKind) -> RawDisk {
     let number = name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let devno = DevNo { major: 8, minor: number };
     RawDisk {
@@ -32,7 +32,7 @@ pub fn with_kind(name: &str, kind: Kind) -> RawDisk {
 
 pub fn partition(disk: &str, number: u32, part_uuid: Option<&str>) -> RawDisk {
     let dash = if disk.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
-    let kind = Kind::Partition(Partition {
+    let kind = DeviceKind::Partition(Partition {
         disk: disk.into(),
         number,
         start: u64::from(number) * GIB,
@@ -43,21 +43,21 @@ pub fn partition(disk: &str, number: u32, part_uuid: Option<&str>) -> RawDisk {
 }
 
 pub fn loop_over(name: &str, file: &str) -> RawDisk {
-    with_kind(name, Kind::Loop(Some(LoopBacking { file: file.into(), inode: Some((1, 1)), deleted: false })))
+    with_kind(name, DeviceKind::Loop(Some(LoopBacking { file: file.into(), inode: Some((1, 1)), deleted: false })))
 }
 
 pub fn dm(name: &str, uuid: &str, slaves: &[&str]) -> RawDisk {
-    let kind = Kind::Dm(Dm { name: format!("name-of-{name}"), uuid: uuid.into(), suspended: false });
+    let kind = DeviceKind::Dm(Dm { name: format!("name-of-{name}"), uuid: uuid.into(), suspended: false });
     RawDisk { slaves: slaves.iter().map(|s| (*s).into()).collect(), ..with_kind(name, kind) }
 }
 
 pub fn md(name: &str, slaves: &[&str]) -> RawDisk {
-    let kind = Kind::Md(Md { uuid: Some("u".into()), level: Some("raid1".into()), state: Some("clean".into()) });
+    let kind = DeviceKind::Md(Md { uuid: Some("u".into()), level: Some("raid1".into()), state: Some("clean".into()) });
     RawDisk { slaves: slaves.iter().map(|s| (*s).into()).collect(), ..with_kind(name, kind) }
 }
 
 pub fn blank() -> Probe {
-    Probe::Looked(Contents::default())
+    Probe::Looked(ProbeResult::default())
 }
 
 pub fn label(cluster: &str, node: &str) -> Label {
@@ -88,7 +88,7 @@ pub fn unclaimed(name: &str) -> Device {
 
 pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
     Device {
-        id: id::hardware(&raw, None).into(),
+        id: id::hardware_id(&raw, None).into(),
         link: raw.path.clone(),
         verdict,
         label: None,

@@ -13,10 +13,10 @@ use super::reason::HealthReason;
 
 /// The findings on one disk or volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(BTreeMap<HealthReason, Entry>);
+pub struct History(BTreeMap<HealthReason, HistoryEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct HistoryEntry {
     message: String,
     since: Timestamp,
     /// Monotonic time of the last look that found it.
@@ -30,10 +30,11 @@ impl History {
         let before: Vec<Finding> = self.findings().collect();
         let found: BTreeSet<HealthReason> = findings.iter().map(|finding| finding.reason.clone()).collect();
         for Finding { reason, message, .. } in findings {
-            let entry = self.0.entry(reason).or_insert(Entry { message: String::new(), since: wall, found: now });
+            let entry =
+                self.0.entry(reason).or_insert(HistoryEntry { message: String::new(), since: wall, found: now });
             (entry.message, entry.found) = (message, now);
         }
-        let is_held = |reason: &HealthReason, entry: &Entry| now.saturating_sub(entry.found) < reason.hold();
+        let is_held = |reason: &HealthReason, entry: &HistoryEntry| now.saturating_sub(entry.found) < reason.hold();
         self.0.retain(|reason, entry| found.contains(reason) || is_held(reason, entry));
         !self.findings().eq(before)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::finding::Finding;
 use super::reason::HealthReason;
-use crate::host::{DiskReport, DiskWarning, FilesystemState, IoErrors, Usage};
+use crate::host::{DiskReport, DiskWarning, FilesystemState, FsUsage, IoErrors};
 
 /// What one look at a disk of the pool has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct VolumeObservation {
     pub hidden: BTreeSet<PathBuf>,
     /// `None`: it is not mounted, or could not be read.
     pub state: Option<FilesystemState>,
-    pub usage: Option<Usage>,
+    pub usage: Option<FsUsage>,
 }
 
 impl VolumeObservation {
@@ -257,7 +257,7 @@ mod tests {
             "FilesystemReadOnly FilesystemErrors"
         );
         let usage =
-            |inodes, inodes_free| Usage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
+            |inodes, inodes_free| FsUsage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
         let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());
         assert_eq!(words(&with(usage(10, 0))), ["InodesExhausted"]);
         assert_eq!(with(usage(0, 0)), [], "btrfs has no fixed number of inodes");

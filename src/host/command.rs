@@ -39,9 +39,9 @@ fn for_good(close: impl FnOnce()) {
     drop(running::starting());
 }
 
-/// A program to run, with all that it gets.
+/// A program to run, with all that it gets and the time that it may take.
 #[derive(Debug)]
-pub struct Command {
+pub struct TimedCommand {
     program: String,
     args: Vec<OsString>,
     limit: Duration,
@@ -65,7 +65,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-impl Command {
+impl TimedCommand {
     pub fn new(program: &str, limit: Duration) -> Self {
         Self {
             program: program.to_owned(),
@@ -180,7 +180,7 @@ fn debian_package(program: &str) -> Option<&'static str> {
     })
 }
 
-fn process(command: &Command) -> std::process::Command {
+fn process(command: &TimedCommand) -> std::process::Command {
     let mut process = std::process::Command::new(&command.program);
     process
         .args(&command.args)

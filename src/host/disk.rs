@@ -31,7 +31,7 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::mount::bound_at;
 use super::port::Access;
-use super::raw::{DevNo, Kind, RawDisk};
+use super::raw::{DevNo, DeviceKind, RawDisk};
 use super::{holder, ioctl};
 
 /// How long those who only read a partition may keep it from being unmapped.
@@ -114,7 +114,7 @@ impl RealDisk {
             geometry: Geometry { size: size - size % u64::from(sector), sector, offloads_zeroes: disk.offloads_zeroes },
             access,
             partitions: match disk.kind {
-                Kind::Dm(_) | Kind::Partition(_) => Partitions::None,
+                DeviceKind::Dm(_) | DeviceKind::Partition(_) => Partitions::None,
                 _ => Partitions::ByKernel,
             },
             lock: NodeLock::default(),

@@ -17,7 +17,7 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
-use super::port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
+use super::port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
 
@@ -151,7 +151,7 @@ impl Mounts for DryHost {
         refused("mount at", target)
     }
 
-    fn bind(&self, _: &Path, target: &Path, _: Bind) -> Result<(), HostError> {
+    fn bind(&self, _: &Path, target: &Path, _: TargetAccess) -> Result<(), HostError> {
         refused("mount at", target)
     }
 
@@ -183,7 +183,7 @@ impl Mounts for DryHost {
         refused("change who may write to", node)
     }
 
-    fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+    fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         self.real.mounts().usage(path)
     }
 

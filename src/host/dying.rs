@@ -30,7 +30,7 @@ pub struct Dying {
 
 /// What one of its threads still does.
 #[derive(Debug, PartialEq, Eq)]
-enum Waits {
+enum ThreadWait {
     /// It waits for this device: what it began there may still complete and be written.
     For(DevNo),
     /// It waits for something whose end changes nothing that others rely on.
@@ -94,8 +94,8 @@ fn waits_for(proc: &Path, pid: i32) -> Option<Option<BTreeSet<DevNo>>> {
             return Some(None);
         }
         match waits(&task) {
-            Some(Waits::For(device)) => drop(devices.insert(device)),
-            Some(Waits::Harmlessly) => {}
+            Some(ThreadWait::For(device)) => drop(devices.insert(device)),
+            Some(ThreadWait::Harmlessly) => {}
             None => return Some(None),
         }
     }
@@ -124,7 +124,7 @@ fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
 }
 
 /// What a thread waits for, by the call that it is in; `None` if that could be anything.
-fn waits(task: &Path) -> Option<Waits> {
+fn waits(task: &Path) -> Option<ThreadWait> {
     let call = fs::read_to_string(task.join("syscall")).ok()?;
     let (number, arguments) = parse_call(&call)?;
     match number {
@@ -134,14 +134,14 @@ fn waits(task: &Path) -> Option<Waits> {
         | libc::SYS_ioctl
         | libc::SYS_fsync
         | libc::SYS_fdatasync
-        | libc::SYS_fallocate => device_of(task, arguments[0]).map(Waits::For),
-        libc::SYS_read | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_getdents64 => Some(Waits::Harmlessly),
+        | libc::SYS_fallocate => device_of(task, arguments[0]).map(ThreadWait::For),
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_getdents64 => Some(ThreadWait::Harmlessly),
         libc::SYS_fstat | libc::SYS_newfstatat | libc::SYS_statx | libc::SYS_statfs | libc::SYS_fstatfs => {
-            Some(Waits::Harmlessly)
+            Some(ThreadWait::Harmlessly)
         }
-        libc::SYS_readlinkat | libc::SYS_flock => Some(Waits::Harmlessly),
+        libc::SYS_readlinkat | libc::SYS_flock => Some(ThreadWait::Harmlessly),
         // An open in the state directory could be the end of a write that a later write has followed since.
-        libc::SYS_openat => opens_device(task, arguments[1]).then_some(Waits::Harmlessly),
+        libc::SYS_openat => opens_device(task, arguments[1]).then_some(ThreadWait::Harmlessly),
         _ => None,
     }
 }

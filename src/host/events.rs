@@ -1,13 +1,13 @@
 //! The events after which a look at the machine's devices is due: the kernel's, and udev's records of them.
 //!
-//! Takes in both, gives out [`Hint`]s, one by one as they come. A hint may be lost or late, and whoever gets one looks
+//! Takes in both, gives out [`DeviceEvent`]s, one by one as they come. One may be lost or late, and whoever gets one looks
 //! at everything.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::device_event::DeviceEvent;
 use super::error::HostError;
-use super::hint::Hint;
 use super::roots::Roots;
 use super::udev_events::Descriptions;
 use super::uevent::UeventSocket;
@@ -25,16 +25,16 @@ impl DeviceEvents {
         Ok(Self { kernel: UeventSocket::subscribe()?, udev: Descriptions::watch(roots)? })
     }
 
-    /// The next hint, or `None` if none came in time.
-    pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+    /// The next event, or `None` if none came in time.
+    pub fn next(&self, timeout: Duration) -> Result<Option<DeviceEvent>, HostError> {
         let deadline = Instant::now() + timeout;
         loop {
             // The kernel's events first: udev's records follow them.
-            if let Some(hint) = self.kernel.try_next()? {
-                return Ok(Some(hint));
+            if let Some(event) = self.kernel.try_next()? {
+                return Ok(Some(event));
             }
-            if let Some(hint) = self.udev.as_ref().map(Descriptions::try_next).transpose()?.flatten() {
-                return Ok(Some(hint));
+            if let Some(event) = self.udev.as_ref().map(Descriptions::try_next).transpose()?.flatten() {
+                return Ok(Some(event));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -76,7 +76,7 @@ mod tests {
             std::fs::write(data.join(".new"), "whole").unwrap();
             std::fs::rename(data.join(".new"), data.join("b1000:1")).unwrap();
         });
-        let wanted = Hint::Described { name: "sdz".into() };
+        let wanted = DeviceEvent::Described { name: "sdz".into() };
         // The machine has events of its own meanwhile.
         while events.next(Duration::from_secs(60)).unwrap().expect("it comes") != wanted {}
         write.join().unwrap();

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::libc;
 use uuid::Uuid;
 
-use super::command::{Command, close_for_good};
+use super::command::{TimedCommand, close_for_good};
 use super::error::HostError;
 use super::extent::Extent;
 use super::port::{Filesystems, FsIdentity, FsKind};
@@ -68,14 +68,14 @@ impl FromStr for FsKind {
 
 /// How long each tool may take. A caller that cannot wait that long answers ABORTED and asks again.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct FilesystemTimeouts {
     pub make: Duration,
     /// e2fsck reads all metadata: hours on a large rotating disk, and stopping it helps nobody.
     pub check: Duration,
     pub grow: Duration,
 }
 
-impl Default for Limits {
+impl Default for FilesystemTimeouts {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Self { make: minutes(15), check: minutes(6 * 60), grow: minutes(60) }
@@ -85,13 +85,13 @@ impl Default for Limits {
 /// The filesystems of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct RealFilesystems {
-    limits: Limits,
+    timeouts: FilesystemTimeouts,
     search_path: Option<OsString>,
 }
 
 impl RealFilesystems {
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, search_path: None }
+    pub fn new(timeouts: FilesystemTimeouts) -> Self {
+        Self { timeouts, search_path: None }
     }
 
     /// Takes the tools from elsewhere.
@@ -99,8 +99,8 @@ impl RealFilesystems {
         Self { search_path: Some(path.to_owned()), ..self }
     }
 
-    fn command(&self, program: &str, limit: Duration) -> Command {
-        let command = Command::new(program, limit);
+    fn command(&self, program: &str, limit: Duration) -> TimedCommand {
+        let command = TimedCommand::new(program, limit);
         match &self.search_path {
             Some(path) => command.search_path(path),
             None => command,
@@ -111,7 +111,7 @@ impl RealFilesystems {
     /// is not mounted). Anything from 4 up: not corrected, not run, stopped, or a wrong call.
     fn e2fsck(&self, device: &Path, extra: &[&str]) -> Result<(), HostError> {
         let args = ["-p"].iter().chain(extra).map(OsStr::new).chain([device.as_os_str()]);
-        let done = self.command("e2fsck", self.limits.check).args(args).run_allowing(&[0, 1, 2, 3])?;
+        let done = self.command("e2fsck", self.timeouts.check).args(args).run_allowing(&[0, 1, 2, 3])?;
         if done.code() != Some(0) {
             tracing::warn!(device = %device.display(), said = %done.stdout.trim(), "e2fsck corrected errors");
         }
@@ -135,7 +135,7 @@ impl Filesystems for RealFilesystems {
             FsKind::Btrfs => ("mkfs.btrfs", vec!["-f".into(), "-q".into(), "-K".into(), "-U".into(), uuid]),
         };
         // An mkfs that was left behind could open the device later, when it holds data or belongs to another tenant.
-        self.command(program, self.limits.make).ends_with_us().args(&args).args([device]).run()?;
+        self.command(program, self.timeouts.make).ends_with_us().args(&args).args([device]).run()?;
         witness.sync_all().map_err(|source| failed("sync", device, source))
     }
 
@@ -148,7 +148,7 @@ impl Filesystems for RealFilesystems {
     }
 
     fn grow(&self, kind: FsKind, device: &Path, mounted_at: Option<&Path>) -> Result<(), HostError> {
-        let grow = |program, args: &[&OsStr]| self.command(program, self.limits.grow).args(args).run().map(drop);
+        let grow = |program, args: &[&OsStr]| self.command(program, self.timeouts.grow).args(args).run().map(drop);
         match (kind, mounted_at) {
             (FsKind::Ext4, Some(_)) => {
                 grow("resize2fs", &[device.as_os_str()]).map_err(|error| explain_refusal(error, device))

@@ -232,7 +232,7 @@ fn change_partition(disk: impl AsFd, op: BlkpgOp, number: u32, extent: Extent) -
 }
 
 /// A log page of an NVMe controller (Get Log Page), for all of its namespaces. The buffer is whole dwords.
-pub fn nvme_log(device: impl AsFd, page: u8, log: &mut [u8], patience: Duration) -> io::Result<()> {
+pub fn nvme_log(device: impl AsFd, page: u8, log: &mut [u8], timeout: Duration) -> io::Result<()> {
     let invalid = |_| io::Error::from(Errno::EINVAL);
     let bytes = u32::try_from(log.len()).map_err(invalid)?;
     let dwords = (bytes / 4).checked_sub(1).filter(|last| *last <= 0xffff && bytes % 4 == 0);
@@ -243,7 +243,7 @@ pub fn nvme_log(device: impl AsFd, page: u8, log: &mut [u8], patience: Duration)
         address: log.as_mut_ptr() as u64,
         data_len: bytes,
         dwords: [dwords << 16 | u32::from(page), 0, 0, 0, 0, 0],
-        timeout_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
+        timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
         ..NvmeCommand::default()
     };
     // SAFETY: the descriptor is open for the call; the kernel reads `command`, writes its result, and writes at most
@@ -264,7 +264,7 @@ pub struct ScsiReply {
 }
 
 /// SG_IO of a command that reads at most `data`, or nothing if that is empty.
-pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience: Duration) -> io::Result<ScsiReply> {
+pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], timeout: Duration) -> io::Result<ScsiReply> {
     let invalid = |_| io::Error::from(Errno::EINVAL);
     let mut sense = [0_u8; 64];
     let mut request = SgRequest {
@@ -277,7 +277,7 @@ pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience
         data: data.as_mut_ptr().cast(),
         command: command.as_ptr(),
         sense: sense.as_mut_ptr(),
-        timeout_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
+        timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
         flags: 0,
         pack_id: 0,
         user: std::ptr::null_mut(),

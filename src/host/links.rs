@@ -13,7 +13,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::error::HostError;
-use super::raw::{DevNo, Kind, RawDisk};
+use super::raw::{DevNo, DeviceKind, RawDisk};
 use super::udev::UdevDatabase;
 
 /// /dev, as far as it names block devices. Devices are positions in the slice that it was read with.
@@ -44,7 +44,7 @@ impl DevTree {
         tree.read_links(Path::new("mapper"))?;
         // Without udev, libdevmapper makes nodes of its own here, by the name of the mapping.
         for (index, disk) in disks.iter().enumerate() {
-            if let Kind::Dm(dm) = &disk.kind {
+            if let DeviceKind::Dm(dm) = &disk.kind {
                 let node = Path::new("mapper").join(&dm.name);
                 if !dm.name.is_empty() && dev.join(&node).symlink_metadata().is_ok() {
                     tree.links.entry(node).or_insert(index);

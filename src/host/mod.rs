@@ -9,10 +9,11 @@
 
 mod agent_lock;
 mod array_state;
-mod arrival;
 mod backoff;
 mod block;
 mod command;
+mod device_event;
+mod device_lock;
 mod disk;
 mod dry;
 mod dying;
@@ -21,11 +22,11 @@ mod events;
 mod extent;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod file_watch;
 mod filesystem;
 mod filesystem_state;
 mod flock;
 mod health;
-mod hint;
 mod holder;
 mod in_use;
 pub mod ioctl;
@@ -36,8 +37,8 @@ mod mount;
 mod mount_events;
 mod mountinfo;
 mod natural_order;
+mod notifier;
 mod pace;
-pub mod patience;
 mod port;
 mod raw;
 mod real;
@@ -49,8 +50,7 @@ pub mod stdout;
 mod swaps;
 pub mod sysfs;
 pub mod table;
-mod told;
-mod turn;
+pub mod timeout;
 mod udev;
 mod udev_events;
 mod uevent;
@@ -58,32 +58,35 @@ mod wait;
 
 pub use agent_lock::AgentLock;
 pub use array_state::ArrayState;
-pub use arrival::Arrival;
 pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
-pub use command::Command;
+pub use command::TimedCommand;
+pub use device_event::DeviceEvent;
+pub use device_lock::{
+    DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, LockTimeout, SHORT_DEVICE_LOCK_TIMEOUT, Shows,
+};
 pub use disk::RealDisk;
 pub use dry::DryHost;
 pub use error::{HostError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
-pub use filesystem::{Limits, RealFilesystems, UnknownFilesystem};
+pub use file_watch::FileWatch;
+pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
 pub use filesystem_state::FilesystemState;
 pub use health::{DiskReport, DiskWarning, Health, IoErrors};
-pub use hint::Hint;
+
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;
 pub use mount::RealMounts;
 pub use mount_events::MountEvents;
-pub use natural_order::natural;
-pub use pace::{Call, zero_for_a_moment};
-pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
+pub use natural_order::natural_order;
+pub use notifier::Notifier;
+pub use pace::{ZeroingBudget, zero_for_a_moment};
+pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 pub use raw::{
-    Contents, DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Offer, Partition, Probe, RawDisk,
-    Signature, is_unchanged,
+    DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,
+    ProvisionerOffer, RawDisk, Signature, is_unchanged,
 };
 pub use real::RealHost;
 pub use roots::Roots;
 pub use state::{StateDir, StateStore};
-pub use told::Told;
-pub use turn::{SHORT_TURN_PATIENCE, Shows, Stuck, TURN_PATIENCE, Turn, TurnGuard};

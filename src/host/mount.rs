@@ -28,7 +28,7 @@ pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
+use super::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -71,14 +71,14 @@ impl Mounts for RealMounts {
         })
     }
 
-    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError> {
+    fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError> {
         let from = Pinned::open(source)?;
         let to = Pinned::open(target)?;
         to.expect(if from.kind.is_dir() { TargetKind::Directory } else { TargetKind::File })?;
         let none: Option<&str> = None;
         mount(Some(&from.proc_path()), &to.proc_path(), none, MsFlags::MS_BIND, none)
             .map_err(|errno| failed("bind to", target, errno))?;
-        if bind == Bind::Writable {
+        if access == TargetAccess::ReadWrite {
             return Ok(());
         }
         make_read_only(target).inspect_err(|_| {
@@ -173,7 +173,7 @@ impl Mounts for RealMounts {
         device::set_read_only(node, read_only)
     }
 
-    fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+    fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         let found = fs::metadata(path).map_err(|source| io_error("look at", path, source))?;
         if matches!(TargetSort::of(found.file_type()), TargetSort::Device) {
             // statvfs would measure devtmpfs, the filesystem that the node is in.
@@ -189,9 +189,9 @@ impl Mounts for RealMounts {
     }
 }
 
-fn usage_of(stats: &Statvfs) -> Usage {
+fn usage_of(stats: &Statvfs) -> FsUsage {
     let bytes = |blocks: u64| blocks.saturating_mul(stats.fragment_size());
-    Usage {
+    FsUsage {
         total: bytes(stats.blocks()),
         available: bytes(stats.blocks_available()),
         used: bytes(stats.blocks().saturating_sub(stats.blocks_free())),

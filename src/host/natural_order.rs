@@ -10,7 +10,7 @@ enum Stretch<'n> {
 }
 
 /// Compares two names run by run; names that compare equal are in the order of their text.
-pub fn natural(a: &str, b: &str) -> Ordering {
+pub fn natural_order(a: &str, b: &str) -> Ordering {
     runs(a).cmp(runs(b)).then_with(|| a.cmp(b))
 }
 
@@ -39,16 +39,16 @@ mod tests {
     #[test]
     fn names_are_ordered_as_people_count() {
         let mut names = ["loop10", "sdb", "sdaa", "nvme10n1", "nvme2n1", "loop2", "sda", "nvme2n10", "nvme2n9"];
-        names.sort_by(|a, b| natural(a, b));
+        names.sort_by(|a, b| natural_order(a, b));
         assert_eq!(names, ["loop2", "loop10", "nvme2n1", "nvme2n9", "nvme2n10", "nvme10n1", "sda", "sdb", "sdaa"]);
     }
 
     #[test]
     fn a_number_of_any_length_counts_and_equal_numbers_are_still_two_names() {
         let long = "loop99999999999999999999999999";
-        assert_eq!(natural("loop9", long), Ordering::Less);
-        assert_eq!(natural(long, "loop100000000000000000000000000"), Ordering::Less);
-        assert_eq!(natural("md7", "md07"), natural("md07", "md7").reverse());
-        assert_ne!(natural("md7", "md07"), Ordering::Equal);
+        assert_eq!(natural_order("loop9", long), Ordering::Less);
+        assert_eq!(natural_order(long, "loop100000000000000000000000000"), Ordering::Less);
+        assert_eq!(natural_order("md7", "md07"), natural_order("md07", "md7").reverse());
+        assert_ne!(natural_order("md7", "md07"), Ordering::Equal);
     }
 }

@@ -32,12 +32,12 @@ pub fn zero_for_a_moment(disk: &dyn BlockDevice, range: Extent) -> Result<Extent
 }
 
 /// The zeroing that one caller waits for.
-pub struct Call {
+pub struct ZeroingBudget {
     begun: Instant,
     zeroed: u64,
 }
 
-impl Call {
+impl ZeroingBudget {
     pub fn begin() -> Self {
         Self { begun: Instant::now(), zeroed: 0 }
     }

@@ -93,17 +93,20 @@ pub struct FsIdentity {
     pub uuid: Option<uuid::Uuid>,
 }
 
-/// What a bind mount lets its user do.
+/// What a bind mount lets its user do at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bind {
+pub enum TargetAccess {
+    ReadWrite,
     ReadOnly,
-    Writable,
 }
 
-impl Bind {
-    /// As a request says it.
-    pub fn asked(read_only: bool) -> Self {
-        if read_only { Self::ReadOnly } else { Self::Writable }
+impl TargetAccess {
+    pub fn of(read_only: bool) -> Self {
+        if read_only { Self::ReadOnly } else { Self::ReadWrite }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self == Self::ReadOnly
     }
 }
 
@@ -115,7 +118,7 @@ pub trait Mounts: Send + Sync {
     fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError>;
 
     /// Bind-mounts a directory or a device node; read-only by a remount of the bind.
-    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError>;
+    fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError>;
 
     /// Unmounts the top mount at `target`. Not mounted is success.
     fn unmount(&self, target: &Path) -> Result<(), HostError>;
@@ -137,11 +140,11 @@ pub trait Mounts: Send + Sync {
     fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;
 
     /// Bytes and inodes of the filesystem at `path`.
-    fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+    fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
     /// How the filesystem of a mount is. It looks at the filesystem's root through the target, so the mount must be the
     /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
-    /// has [`Patience`](super::patience::Patience) for each device.
+    /// has [`Timeouts`](super::timeout::Timeouts) for each device.
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError>;
 }
 
@@ -168,7 +171,7 @@ pub struct Mount {
 
 /// statvfs, in bytes and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct FsUsage {
     pub total: u64,
     pub available: u64,
     pub used: u64,

@@ -39,7 +39,7 @@ pub struct RawDisk {
     /// Device node: `/dev/<name>`.
     pub path: PathBuf,
     pub devno: DevNo,
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Bytes.
     pub size: u64,
     /// Bytes: logical, physical.
@@ -77,7 +77,7 @@ pub struct RawDisk {
     /// queue/zoned, unless it is `none`.
     pub zoned: Option<String>,
     pub numa_node: Option<i32>,
-    pub offered: Offer,
+    pub offered: ProvisionerOffer,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
     /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words: without them
@@ -87,7 +87,7 @@ pub struct RawDisk {
 
 impl RawDisk {
     /// A device of which nothing but the name is known: no size, no use, no facts.
-    pub fn named(name: KernelName, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
+    pub fn named(name: KernelName, path: PathBuf, devno: DevNo, kind: DeviceKind) -> Self {
         Self {
             name,
             path,
@@ -117,7 +117,7 @@ impl RawDisk {
             discards: false,
             zoned: None,
             numa_node: None,
-            offered: Offer::None,
+            offered: ProvisionerOffer::None,
             diskseq: None,
             unreadable: None,
         }
@@ -132,7 +132,7 @@ impl RawDisk {
 
 /// What sort of block device it is, with what only that sort has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     Disk,
     Partition(Partition),
     Loop(Option<LoopBacking>),
@@ -190,7 +190,7 @@ pub struct Md {
 
 /// Whether another provisioner has a device on offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Offer {
+pub enum ProvisionerOffer {
     #[default]
     None,
     /// By this link or device node in one of its folders.
@@ -220,13 +220,13 @@ pub enum MountHow {
 pub enum Probe {
     /// Nobody looked, as the facts in sysfs decide already.
     NotLooked,
-    Looked(Contents),
+    Looked(ProbeResult),
     /// It could not be read; the words say why.
     Failed(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct ProbeResult {
     /// blkid's PTTYPE: `gpt`, `dos`, …; also a protective MBR or a lone backup that we saw ourselves.
     pub table: Option<String>,
     pub signatures: Vec<Signature>,

@@ -11,11 +11,11 @@ use super::error::HostError;
 use super::filesystem::RealFilesystems;
 use super::health::{DiskReport, IoErrors};
 use super::mount::RealMounts;
-use super::patience::{BOUND, Patience};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
 use super::roots::Roots;
 use super::state::{StateDir, StateStore};
+use super::timeout::{DEVICE_TIMEOUT, Timeouts};
 use super::{signature, smart, sysfs};
 
 /// Linux, as its kernel shows it here and now.
@@ -26,8 +26,8 @@ pub struct RealHost {
     state: StateDir,
     /// Killed agents whose place this one took: what they began on a disk that hangs may still complete.
     after: Vec<Dying>,
-    /// Patience with the scan as a whole: it reads files, and follows links into filesystems that may hang.
-    patience: Mutex<Patience<()>>,
+    /// Timeout of the scan as a whole: it reads files, and follows links into filesystems that may hang.
+    timeouts: Mutex<Timeouts<()>>,
     /// The fixed point of [`Host::monotonic`]. `Instant` is CLOCK_MONOTONIC: no clock change moves it.
     began: Instant,
 }
@@ -35,8 +35,8 @@ pub struct RealHost {
 impl RealHost {
     /// `state` is the directory whose lock the caller holds, or one that it will not write to.
     pub fn new(roots: Roots, filesystems: RealFilesystems, state: StateDir) -> Self {
-        let patience = Mutex::new(Patience::new(BOUND));
-        Self { roots, filesystems, mounts: RealMounts, state, after: Vec::new(), patience, began: Instant::now() }
+        let timeouts = Mutex::new(Timeouts::new(DEVICE_TIMEOUT));
+        Self { roots, filesystems, mounts: RealMounts, state, after: Vec::new(), timeouts, began: Instant::now() }
     }
 
     /// The same for an agent that follows agents that were killed and cannot end.
@@ -57,9 +57,9 @@ impl RealHost {
         }
     }
 
-    /// The same with other patience for a scan that hangs.
+    /// The same with another timeout for a scan that hangs.
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
-        self.patience = Mutex::new(Patience::new(bound));
+        self.timeouts = Mutex::new(Timeouts::new(bound));
         self
     }
 }
@@ -67,8 +67,8 @@ impl RealHost {
 impl Host for RealHost {
     fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
         let roots = self.roots.clone();
-        let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
-        patience.ask(&(), move || sysfs::scan(&roots)).unwrap_or_else(|why| {
+        let mut timeouts = self.timeouts.lock().unwrap_or_else(PoisonError::into_inner);
+        timeouts.ask(&(), move || sysfs::scan(&roots)).unwrap_or_else(|why| {
             let source = std::io::Error::other(why);
             Err(HostError::Io { what: "cannot look at", object: "the machine's block devices".to_owned(), source })
         })

@@ -1,6 +1,6 @@
 //! What is on a device: every signature and table that libblkid knows, and what it does not see.
 //!
-//! Takes in a scanned [`RawDisk`] or a node; gives out [`Contents`] or a filesystem's identity. Only reads.
+//! Takes in a scanned [`RawDisk`] or a node; gives out [`ProbeResult`] or a filesystem's identity. Only reads.
 //!
 //! libblkid reads through the page cache, in its own buffers, so it cannot use O_DIRECT. The clean pages of the device
 //! are dropped first (posix_fadvise), so that it reads the medium: a whole disk that somebody holds open keeps pages
@@ -24,7 +24,7 @@ use super::disk::{Mode, open_verified};
 use super::error::{HostError, chain};
 use super::ioctl;
 use super::port::FsIdentity;
-use super::raw::{Contents, Dm, Kind, Probe, RawDisk, Signature};
+use super::raw::{DeviceKind, Dm, Probe, ProbeResult, RawDisk, Signature};
 
 /// More results than any real device has; beyond it libblkid loops for ever.
 const MOST_RESULTS: usize = 256;
@@ -63,8 +63,8 @@ pub fn identify(device: &Path) -> Result<Option<FsIdentity>, HostError> {
     }
 }
 
-fn look(disk: &RawDisk) -> Result<Contents, HostError> {
-    if let Kind::Dm(dm) = &disk.kind
+fn look(disk: &RawDisk) -> Result<ProbeResult, HostError> {
+    if let DeviceKind::Dm(dm) = &disk.kind
         && libblkid_skips(dm)
     {
         let what = format!("{} is internal to LVM or Stratis", disk.path.display());
@@ -81,7 +81,7 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
     let headers = Headers::read(size, |at, buf| file.read_exact_at(buf, at)).map_err(failed("read"))?;
     let Recognised { tables, signatures } =
         recognised(&file, Tables::Wanted).map_err(|error| failed("recognise what is on")(io::Error::other(error)))?;
-    let mut contents = Contents { table: headers.table(&tables, &signatures), signatures, busy: false };
+    let mut contents = ProbeResult { table: headers.table(&tables, &signatures), signatures, busy: false };
     if contents.table.is_none() && contents.signatures.is_empty() {
         contents.busy = is_held(disk)?;
     }

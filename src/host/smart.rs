@@ -16,7 +16,7 @@ use super::disk::{Mode, open_verified};
 use super::error::{HostError, chain};
 use super::health::{DiskReport, DiskWarning, Health};
 use super::ioctl::{self, ScsiReply};
-use super::raw::{Kind, RawDisk};
+use super::raw::{DeviceKind, RawDisk};
 
 /// How long a disk may take to answer.
 const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ fn warns(of: DiskWarning) -> DiskReport {
 }
 
 fn language(disk: &RawDisk) -> Result<Language, &'static str> {
-    if disk.kind != Kind::Disk {
+    if disk.kind != DeviceKind::Disk {
         return Err("only whole NVMe, SATA and SAS disks report their health");
     }
     match disk.transport.as_deref() {
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_disk_is_asked_in_its_own_language_and_what_has_none_is_unknown() {
-        let disk = |name: &str, transport: Option<&str>, kind: Kind| RawDisk {
+        let disk = |name: &str, transport: Option<&str>, kind: DeviceKind| RawDisk {
             transport: transport.map(str::to_owned),
             ..RawDisk::named(name.into(), "/nowhere".into(), DevNo { major: 0, minor: 0 }, kind)
         };
@@ -350,12 +350,16 @@ mod tests {
             ("vda", Some("virtio"), Err(())),
             ("mmcblk0", Some("mmc"), Err(())),
         ] {
-            assert_eq!(language(&disk(name, transport, Kind::Disk)).map_err(drop), wanted, "{name} {transport:?}");
+            assert_eq!(
+                language(&disk(name, transport, DeviceKind::Disk)).map_err(drop),
+                wanted,
+                "{name} {transport:?}"
+            );
         }
         let partition = Partition { disk: "sda".into(), number: 1, start: 0, part_uuid: None, part_label: None };
-        for kind in [Kind::Partition(partition), Kind::Loop(None), Kind::Rom] {
+        for kind in [DeviceKind::Partition(partition), DeviceKind::Loop(None), DeviceKind::Rom] {
             assert!(is_unknown(&ask(&disk("sda1", Some("sata"), kind))));
         }
-        assert!(is_unknown(&ask(&disk("sda", Some("sata"), Kind::Disk))), "it is not there");
+        assert!(is_unknown(&ask(&disk("sda", Some("sata"), DeviceKind::Disk))), "it is not there");
     }
 }

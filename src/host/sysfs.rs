@@ -19,7 +19,7 @@ use super::error::HostError;
 use super::health::IoErrors;
 use super::in_use;
 use super::links::DevTree;
-use super::natural_order::natural;
+use super::natural_order::natural_order;
 use super::raw::RawDisk;
 use super::roots::Roots;
 use super::udev::UdevDatabase;
@@ -34,7 +34,7 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     };
     let block = Directory::open(&folder).map_err(failed)?;
     let mut entries = block.entries(".").map_err(failed)?;
-    entries.sort_by(|a, b| natural(a, b));
+    entries.sort_by(|a, b| natural_order(a, b));
 
     let mut reader = Reader { block, dev: &roots.dev, numa: NumaNodes::default() };
     let mut disks: Vec<RawDisk> = entries.iter().flat_map(|entry| reader.disk(entry)).collect();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::raw::{DevNo, Kind, RawDisk, gpt_uuid};
+use super::raw::{DevNo, DeviceKind, RawDisk, gpt_uuid};
 
 /// The links that udev gave each device, in case `/dev/disk` itself cannot be seen.
 #[derive(Debug, Default)]
@@ -90,16 +90,16 @@ impl UdevRecord {
     fn fill(&self, disk: &mut RawDisk) {
         disk.fs_type = self.property("ID_FS_TYPE").map(|kind| decode(&kind));
         match &mut disk.kind {
-            Kind::Partition(partition) => {
+            DeviceKind::Partition(partition) => {
                 let uuid = || self.property("ID_PART_ENTRY_UUID").as_deref().and_then(gpt_uuid);
                 partition.part_uuid = partition.part_uuid.take().or_else(uuid);
                 let label = || self.property("ID_PART_ENTRY_NAME").map(|name| decode(&name));
                 partition.part_label = partition.part_label.take().or_else(label);
             }
-            Kind::Md(md) => {
+            DeviceKind::Md(md) => {
                 md.uuid = md.uuid.take().or_else(|| self.property("MD_UUID").as_deref().and_then(md_uuid));
             }
-            Kind::Disk | Kind::Rom | Kind::Network => {
+            DeviceKind::Disk | DeviceKind::Rom | DeviceKind::Network => {
                 // ID_SERIAL contains the model or the wwid, so it is the last resort.
                 let serial = ["ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL"];
                 disk.serial = disk.serial.take().or_else(|| serial.iter().find_map(|key| self.property(key)));
@@ -107,7 +107,12 @@ impl UdevRecord {
                 let found = || wwid.iter().find_map(|key| self.property(key)).map(|name| as_wwid(&name));
                 disk.wwid = disk.wwid.take().or_else(found);
             }
-            Kind::Loop(_) | Kind::Dm(_) | Kind::Floppy | Kind::Ram | Kind::Zram | Kind::Other(_) => {}
+            DeviceKind::Loop(_)
+            | DeviceKind::Dm(_)
+            | DeviceKind::Floppy
+            | DeviceKind::Ram
+            | DeviceKind::Zram
+            | DeviceKind::Other(_) => {}
         }
     }
 }

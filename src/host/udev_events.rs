@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
+use super::device_event::DeviceEvent;
 use super::error::HostError;
-use super::hint::Hint;
 use super::roots::Roots;
 use crate::host::kernel_name::KernelName;
 
@@ -23,7 +23,7 @@ pub struct Descriptions {
     inotify: Inotify,
     /// Where device numbers lead to devices.
     numbers: PathBuf,
-    read: RefCell<VecDeque<Hint>>,
+    read: RefCell<VecDeque<DeviceEvent>>,
 }
 
 impl Descriptions {
@@ -42,20 +42,20 @@ impl Descriptions {
     }
 
     /// The next record, if one has come.
-    pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
+    pub fn try_next(&self) -> Result<Option<DeviceEvent>, HostError> {
         loop {
-            if let Some(hint) = self.read.borrow_mut().pop_front() {
-                return Ok(Some(hint));
+            if let Some(record) = self.read.borrow_mut().pop_front() {
+                return Ok(Some(record));
             }
             match self.inotify.read_events() {
                 Ok(events) => {
-                    let hints = events.iter().filter_map(|event| {
+                    let records = events.iter().filter_map(|event| {
                         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                            return Some(Hint::Overflow);
+                            return Some(DeviceEvent::Overflow);
                         }
-                        Some(Hint::Described { name: self.device(event.name.as_ref()?)? })
+                        Some(DeviceEvent::Described { name: self.device(event.name.as_ref()?)? })
                     });
-                    self.read.borrow_mut().extend(hints);
+                    self.read.borrow_mut().extend(records);
                 }
                 Err(Errno::EAGAIN) => return Ok(None),
                 Err(Errno::EINTR) => {}
@@ -106,7 +106,7 @@ mod tests {
             fs::write(data.join(".new"), "whole").unwrap();
             fs::rename(data.join(".new"), data.join(name)).unwrap();
         }
-        let named = |name: &str| Some(Hint::Described { name: name.into() });
+        let named = |name: &str| Some(DeviceEvent::Described { name: name.into() });
         assert_eq!(records.try_next().unwrap(), named("sdb"));
         assert_eq!(records.try_next().unwrap(), named("cciss/c0d0"));
         assert_eq!(records.try_next().unwrap(), None);

@@ -1,6 +1,6 @@
-//! The kernel's own events: hints that a block device came, went or changed, or that an NVMe controller reports something.
+//! The kernel's own events: a block device came, went or changed, or an NVMe controller reports something.
 //!
-//! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`Hint`]s.
+//! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`DeviceEvent`]s.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -9,8 +9,8 @@ use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, setsockopt, socket, sockopt,
 };
 
+use super::device_event::DeviceEvent;
 use super::error::HostError;
-use super::hint::Hint;
 use crate::host::kernel_name::KernelName;
 
 /// A subscription to these events, active as soon as it is made.
@@ -31,25 +31,25 @@ impl UeventSocket {
         let protocol = SockProtocol::NetlinkKObjectUEvent;
         let socket =
             socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol).map_err(failed("cannot open"))?;
-        // This only asks for a larger buffer: without it more hints are Overflow, and nothing is missed.
+        // This only asks for a larger buffer: without it more events are Overflow, and nothing is missed.
         let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER);
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_EVENTS)).map_err(failed("cannot subscribe to"))?;
         Ok(Self { socket })
     }
 
     /// The next of them, if one has come.
-    pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
+    pub fn try_next(&self) -> Result<Option<DeviceEvent>, HostError> {
         let mut message = vec![0; LONGEST];
         loop {
             match recvfrom::<NetlinkAddr>(self.socket.as_raw_fd(), &mut message) {
                 // Only the kernel has the address 0; a process may send to the group too.
                 Ok((len, Some(sender))) if sender.pid() == 0 => {
-                    if let Some(hint) = parse(&message[..len]) {
-                        return Ok(Some(hint));
+                    if let Some(event) = parse(&message[..len]) {
+                        return Ok(Some(event));
                     }
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(Errno::ENOBUFS) => return Ok(Some(Hint::Overflow)),
+                Err(Errno::ENOBUFS) => return Ok(Some(DeviceEvent::Overflow)),
                 Err(Errno::EAGAIN) => return Ok(None),
                 Err(why) => return Err(failed("cannot read")(why)),
             }
@@ -68,7 +68,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> HostError {
 }
 
 /// Reads `action@devpath` and its `KEY=VALUE`s; `None` if it is an event of something else.
-fn parse(message: &[u8]) -> Option<Hint> {
+fn parse(message: &[u8]) -> Option<DeviceEvent> {
     let mut parts = message.split(|byte| *byte == 0);
     parts.next().filter(|header| header.contains(&b'@'))?;
     let (mut subsystem, mut node, mut place, mut reports) = (None, None, None, false);
@@ -86,8 +86,8 @@ fn parse(message: &[u8]) -> Option<Hint> {
     // A device without a node has its name in the path only.
     let name = node.map(KernelName::from).or_else(|| place.map(KernelName::of_sysfs))?;
     match subsystem.filter(|_| !name.is_empty())? {
-        "block" => Some(Hint::Changed { name }),
-        "nvme" if reports => Some(Hint::Reported { controller: name }),
+        "block" => Some(DeviceEvent::Changed { name }),
+        "nvme" if reports => Some(DeviceEvent::Reported { controller: name }),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ mod tests {
 
     fn name(parts: &[&str]) -> Option<KernelName> {
         match parse(&event(parts)) {
-            Some(Hint::Changed { name }) => Some(name),
+            Some(DeviceEvent::Changed { name }) => Some(name),
             _ => None,
         }
     }
@@ -143,7 +143,7 @@ mod tests {
             "DEVNAME=nvme0",
             "SEQNUM=4711",
         ];
-        assert_eq!(parse(&event(&reports)), Some(Hint::Reported { controller: "nvme0".into() }));
+        assert_eq!(parse(&event(&reports)), Some(DeviceEvent::Reported { controller: "nvme0".into() }));
         for other in ["NVME_EVENT=connected", "ACTION=add"] {
             assert_eq!(
                 parse(&event(&reports.map(|part| if part.starts_with("NVME_AEN") { other } else { part }))),
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(parse(b"add@/x\0SUBSYSTEM=block\0DEVNAME=\xff\xfe\0"), None);
         assert_eq!(
             parse(b"add@/x\0SUBSYSTEM=block\0DEVNAME=sda"),
-            Some(Hint::Changed { name: "sda".into() }),
+            Some(DeviceEvent::Changed { name: "sda".into() }),
             "no final NUL"
         );
     }

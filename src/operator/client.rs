@@ -5,25 +5,27 @@ use std::time::Duration;
 
 use kube::Client;
 
-use super::error::Error;
+use super::error::OperatorError;
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
 
 /// A client of the cluster that this process runs in, or that KUBECONFIG names.
-pub async fn client() -> Result<Client, Error> {
-    let config = kube::Config::infer().await.map_err(|e| Error::Config(Box::new(e)))?;
-    Client::try_from(config).map_err(|e| Error::Config(Box::new(e)))
+pub async fn client() -> Result<Client, OperatorError> {
+    let config = kube::Config::infer().await.map_err(|e| OperatorError::Config(Box::new(e)))?;
+    Client::try_from(config).map_err(|e| OperatorError::Config(Box::new(e)))
 }
 
 /// One request, with a time limit.
 pub(in crate::operator) async fn within<T>(
     what: &str,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Error> {
+) -> Result<T, OperatorError> {
     match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(Error::api(what)),
-        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+        Ok(answer) => answer.map_err(OperatorError::api(what)),
+        Err(_) => {
+            Err(OperatorError::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs())))
+        }
     }
 }
 

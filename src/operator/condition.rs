@@ -26,6 +26,9 @@ impl From<bool> for Holds {
     }
 }
 
+/// Whether a condition holds, its reason, its message.
+pub type ConditionState = (bool, &'static str, String);
+
 /// A condition, with the time of `before` if its status is the same.
 pub fn condition(
     before: &[Condition],

@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::OnceCell;
 
 use super::client::within;
-use super::error::Error;
+use super::error::OperatorError;
 use crate::api::crd::has_our_schema;
 
 /// Read once in a pass, and only if something has to be written.
@@ -25,7 +25,7 @@ impl Whose {
         Self { crds: Api::all(client.clone()), name, ours: OnceCell::new() }
     }
 
-    pub async fn are_ours(&self) -> Result<bool, Error> {
+    pub async fn are_ours(&self) -> Result<bool, OperatorError> {
         let ask = async || {
             let what = format!("reading the CRD {}", self.name);
             Ok(has_our_schema(&within(&what, self.crds.get(&self.name)).await?))

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::error::Error;
+use super::error::OperatorError;
 use crate::api::crd::{self, SCHEMA_ANNOTATION};
 
 /// The field manager of our CRDs.
@@ -36,13 +36,13 @@ pub fn yaml() -> Result<String, serde_saphyr::ser::Error> {
 }
 
 /// Applies each CRD and waits until the API server serves it. Returns a line for each.
-pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, Error> {
+pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, OperatorError> {
     let api: Api<CustomResourceDefinition> = Api::all(client);
     let mut lines = Vec::new();
     let mut refused = Vec::new();
     for crd in crd::all() {
         let name = crd.name_any();
-        let found = api.get_opt(&name).await.map_err(Error::api(format!("reading the CRD {name}")))?;
+        let found = api.get_opt(&name).await.map_err(OperatorError::api(format!("reading the CRD {name}")))?;
         let foreign = found.as_ref().is_some_and(|found| !found.annotations().contains_key(SCHEMA_ANNOTATION));
         if foreign && ownership == Ownership::Respect {
             refused.push(name);
@@ -50,7 +50,7 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
         }
         let params = PatchParams::apply(MANAGER).force();
         let applied = api.patch(&name, &params, &Patch::Apply(&crd)).await;
-        let applied = applied.map_err(Error::api(format!("applying the CRD {name}")))?;
+        let applied = applied.map_err(OperatorError::api(format!("applying the CRD {name}")))?;
         wait_until_served(&api, &name).await?;
         let what = match found {
             None => "made",
@@ -61,7 +61,7 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
     }
     match refused.is_empty() {
         true => Ok(lines),
-        false => Err(Error::Refused(format!(
+        false => Err(OperatorError::Refused(format!(
             "{} belongs to another owner and was not changed, so nothing new will be claimed; the chart's value \
              crds.takeOwnership (--take-ownership) replaces it and keeps its objects",
             refused.join(", ")
@@ -69,9 +69,9 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
     }
 }
 
-async fn wait_until_served(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), Error> {
+async fn wait_until_served(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), OperatorError> {
     for _ in 0..LOOKS {
-        let found = api.get(name).await.map_err(Error::api(format!("reading the CRD {name}")))?;
+        let found = api.get(name).await.map_err(OperatorError::api(format!("reading the CRD {name}")))?;
         let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
         let holds = |kind: &str| conditions.iter().any(|c| c.type_ == kind && c.status == "True");
         if holds("Established") {
@@ -80,11 +80,11 @@ async fn wait_until_served(api: &Api<CustomResourceDefinition>, name: &str) -> R
         let names = conditions.iter().find(|c| c.type_ == "NamesAccepted" && c.status == "False");
         if let Some(clash) = names {
             let why = clash.message.clone().unwrap_or_default();
-            return Err(Error::Refused(format!("the API server does not accept the names of {name}: {why}")));
+            return Err(OperatorError::Refused(format!("the API server does not accept the names of {name}: {why}")));
         }
         tokio::time::sleep(BETWEEN).await;
     }
-    Err(Error::Refused(format!("the API server did not serve {name} in time; run this again")))
+    Err(OperatorError::Refused(format!("the API server did not serve {name} in time; run this again")))
 }
 
 #[cfg(test)]

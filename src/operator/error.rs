@@ -8,7 +8,7 @@ pub const HOW: &str =
 
 /// Why a request did not reach the cluster, or was not done.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum OperatorError {
     #[error("no Kubernetes API server is known: neither a service account nor KUBECONFIG names a usable one")]
     Config(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("{what}")]
@@ -22,7 +22,7 @@ pub enum Error {
     Refused(String),
 }
 
-impl Error {
+impl OperatorError {
     pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |source| Self::Api { what, source: Box::new(source) }
@@ -56,11 +56,11 @@ impl Error {
 
 /// An error whose `Display` has its causes, in the words for people.
 #[derive(Debug)]
-struct InWords(Error);
+struct InWords(OperatorError);
 
 impl std::fmt::Display for InWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&words(&self.0))
+        f.write_str(&error_message(&self.0))
     }
 }
 
@@ -68,7 +68,7 @@ impl std::error::Error for InWords {}
 
 /// What went wrong, in words. The message of an API server's answer is enough; the answer about a kind that is not
 /// served does not help by itself.
-pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn error_message(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -101,18 +101,18 @@ mod tests {
             let status = kube::core::Status { message: message.to_owned(), code, ..Default::default() };
             kube::Error::Api(Box::new(status))
         };
-        let forbidden = Error::api("reading x")(status("x is forbidden", 403));
-        assert_eq!(words(&forbidden), "reading x: x is forbidden");
-        let unserved = Error::api("listing y")(status("404 page not found", 404));
-        assert!(words(&unserved).contains("`helm upgrade`"));
-        assert_eq!(words(&Error::Refused("no".to_owned())), "no");
+        let forbidden = OperatorError::api("reading x")(status("x is forbidden", 403));
+        assert_eq!(error_message(&forbidden), "reading x: x is forbidden");
+        let unserved = OperatorError::api("listing y")(status("404 page not found", 404));
+        assert!(error_message(&unserved).contains("`helm upgrade`"));
+        assert_eq!(error_message(&OperatorError::Refused("no".to_owned())), "no");
     }
 
     #[test]
     fn no_cause_is_told_twice() {
         let file = std::io::Error::other("no such file");
         let read = kube::config::KubeconfigError::ReadConfig(file, "/x".into());
-        let error = Error::Config(Box::new(read));
-        assert_eq!(words(&error).matches("no such file").count(), 1, "{}", words(&error));
+        let error = OperatorError::Config(Box::new(read));
+        assert_eq!(error_message(&error).matches("no such file").count(), 1, "{}", error_message(&error));
     }
 }

@@ -5,28 +5,19 @@ use kube::runtime::events::{Event, EventType};
 /// The most bytes of a condition's message and of an Event's note.
 const ROOM: usize = 1000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    Normal,
-    Warning,
-}
-
+/// What an Event says, whatever object it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    pub tone: Tone,
+pub struct EventNote {
+    pub type_: EventType,
     /// One word.
     pub reason: String,
     pub note: String,
 }
 
-impl News {
+impl EventNote {
     pub fn event(&self, action: &str) -> Event {
-        let type_ = match self.tone {
-            Tone::Normal => EventType::Normal,
-            Tone::Warning => EventType::Warning,
-        };
         Event {
-            type_,
+            type_: self.type_,
             reason: self.reason.clone(),
             note: Some(clip(self.note.clone())),
             action: action.to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Client;
 use tokio::runtime::Handle;
 
-use super::error::Error;
+use super::error::OperatorError;
 use super::volume::persistent_volumes::cluster_uid;
 use crate::claim::{AskPromises, NoAnswer};
 
@@ -22,7 +22,7 @@ pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask
         if !is_proved {
             let now = runtime.block_on(async { tokio::time::timeout(ENOUGH, cluster_uid(client.clone())).await });
             let now = now.map_err(|_| NoAnswer::Late { within: ENOUGH })?;
-            let now = now.map_err(Error::no_answer)?;
+            let now = now.map_err(OperatorError::no_answer)?;
             same_cluster(&cluster, &now).map_err(|other| NoAnswer::OtherCluster(Box::new(other)))?;
             is_proved = true;
         }

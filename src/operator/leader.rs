@@ -18,18 +18,18 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::task::JoinSet;
 
 use super::client::within;
-use super::controller::caches::Caches;
 use super::controller::metrics::Metrics;
-use super::error::Error;
-use super::store::Cache;
+use super::controller::stores::Stores;
+use super::error::OperatorError;
+use super::store::Store;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::host::{Backoff, chain};
-pub use crate::operator::volume::deleted_node::Gone;
+pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
-    event::News,
-    watch::{Watched, keep, opened},
+    event::EventNote,
+    watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
 
@@ -44,12 +44,12 @@ const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// The work of the leader.
 pub struct Leader {
     pub(in crate::operator) client: Client,
-    pub(in crate::operator) caches: Caches,
-    pub(in crate::operator) classes: Cache<StorageClass>,
+    pub(in crate::operator) stores: Stores,
+    pub(in crate::operator) classes: Store<StorageClass>,
     pub(in crate::operator) objects: VolumeApi,
     pub(in crate::operator) recorder: Recorder,
     pub(in crate::operator) metrics: Metrics,
-    pub(in crate::operator) gone: Gone,
+    pub(in crate::operator) gone: DeletedNodePolicy,
     pub(in crate::operator) left_for: SignedDuration,
 }
 
@@ -62,11 +62,11 @@ pub(in crate::operator) struct Pass {
 }
 
 impl Leader {
-    pub fn new(client: Client, caches: Caches, metrics: Metrics, gone: Gone, identity: &str) -> Self {
+    pub fn new(client: Client, stores: Stores, metrics: Metrics, gone: DeletedNodePolicy, identity: &str) -> Self {
         let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
-            caches,
-            classes: Cache::new(|a, b| a == b),
+            stores,
+            classes: Store::new(|a, b| a == b),
             objects: VolumeApi::new(client.clone()),
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
@@ -85,15 +85,15 @@ impl Leader {
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
-        tasks.spawn(keep(self.classes.clone(), classes, opened));
-        let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
+        tasks.spawn(keep(self.classes.clone(), classes, decoded));
+        let (mut changes, mut classes) = (self.stores.changes(), self.classes.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut left = crate::operator::pool::deleted_node::Left::default();
         loop {
             // Any change after this starts another pass.
             changes.seen();
             classes.borrow_and_update();
-            let Pass { done, due } = match self.caches.are_synced() && self.classes.is_synced() {
+            let Pass { done, due } = match self.stores.are_synced() && self.classes.is_synced() {
                 true => self.pass(&mut left).await,
                 false => Pass { done: true, due: None },
             };
@@ -122,7 +122,7 @@ impl Leader {
     }
 
     /// Counts a write, and logs what went wrong.
-    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, Error>) -> bool {
+    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, OperatorError>) -> bool {
         match result {
             Ok(_) => {
                 self.metrics.writes.with_label_values(&[controller]).inc();
@@ -136,7 +136,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[News]) -> bool {
+    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[EventNote]) -> bool {
         let mut done = true;
         for news in news {
             let event = news.event(action);
@@ -149,8 +149,8 @@ impl Leader {
 
     /// The reports of nodes that exist: nobody updates the report of a deleted node.
     pub(in crate::operator) fn pools(&self) -> Vec<Arc<DevicePool>> {
-        let mut pools = self.caches.pools.all();
-        pools.retain(|pool| self.caches.nodes.get(&pool.name_any()).is_some());
+        let mut pools = self.stores.pools.all();
+        pools.retain(|pool| self.stores.nodes.get(&pool.name_any()).is_some());
         pools
     }
 
@@ -165,7 +165,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, Error> {
+    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, OperatorError> {
         let api: Api<Node> = Api::all(self.client.clone());
         Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
     }

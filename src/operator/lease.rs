@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use crate::host::chain;
 
 /// How long the lease outlives its holder, and how long before its end it is renewed.
-const DURATION: u64 = 30;
-const GRACE: u64 = 10;
+const LEASE_DURATION: u64 = 30;
+const RENEW_BEFORE: u64 = 10;
 /// How long to wait after a lease could not even be read.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// How long it may take to give the lease back at a stop.
 const RELEASE: Duration = Duration::from_secs(3);
 
@@ -36,8 +36,8 @@ pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stop
                 .with_namespace(lease.namespace.as_str())
                 .with_identity(lease.identity.as_str())
                 .with_field_manager(format!("localpool-controller-{}", lease.identity))
-                .with_duration(DURATION)
-                .with_grace(GRACE);
+                .with_duration(LEASE_DURATION)
+                .with_grace(RENEW_BEFORE);
             Ok::<_, kube_lease_manager::LeaseManagerError>(manager.build().await?.watch().await)
         };
         tokio::select! {
@@ -58,7 +58,7 @@ pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stop
         }
         tokio::select! {
             () = &mut stopped => return,
-            () = tokio::time::sleep(AGAIN) => {}
+            () = tokio::time::sleep(RETRY_PERIOD) => {}
         }
     }
 }

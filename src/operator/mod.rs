@@ -2,7 +2,7 @@
 //!
 //! Takes in objects by watches, gives out statuses, events and verbs on the pool. Each object has a folder with both of
 //! its sides: `volume`, `set`, `pool`, `discovery`. `node` wires those of an agent, the one writer of its pool's
-//! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store`, `latest` and
+//! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store` and
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
 
 pub(in crate::operator) mod bytes;
@@ -28,4 +28,4 @@ pub(in crate::operator) mod watch;
 pub use lease::Lease;
 
 pub use self::client::client;
-pub use self::error::{Error, words};
+pub use self::error::{OperatorError, error_message};

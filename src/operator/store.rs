@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// How much of the cluster is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheState {
+pub struct StoreState {
     /// All objects were read, and the API server still serves the kind.
     pub synced: bool,
     /// How many times they were listed.
@@ -21,16 +21,16 @@ pub struct CacheState {
 }
 
 /// The objects of one kind.
-pub struct Cache<K>(Arc<Inner<K>>);
+pub struct Store<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
     objects: RwLock<Objects<K>>,
-    known: watch::Sender<CacheState>,
+    known: watch::Sender<StoreState>,
     /// Whether two states of an object are the same to whoever waits for changes.
     same: fn(&K, &K) -> bool,
 }
 
-impl<K> Clone for Cache<K> {
+impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -39,7 +39,7 @@ impl<K> Clone for Cache<K> {
 type ByKey<K> = BTreeMap<String, Arc<K>>;
 
 /// An object, or that it cannot be read.
-pub(super) type Opened<K> = Result<K, UnreadObject<K>>;
+pub(super) type Decoded<K> = Result<K, UnreadObject<K>>;
 
 /// An object that cannot be read.
 pub(super) struct UnreadObject<K> {
@@ -52,14 +52,14 @@ pub(super) struct UnreadObject<K> {
 
 /// A message about an object: that it cannot be read, or that it can be read again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum Readability {
     Lost { key: String, why: String },
     Back { key: String },
 }
 
 /// How many lists a store has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Edition(u64);
+pub struct ListCount(u64);
 
 /// Identifies an object, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,14 +96,14 @@ pub(super) fn key(object: &impl ResourceExt) -> String {
     }
 }
 
-impl<K: ResourceExt> Cache<K> {
+impl<K: ResourceExt> Store<K> {
     pub fn new(same: fn(&K, &K) -> bool) -> Self {
         Self::grouped(same, |_| None)
     }
 
     /// A store whose objects are also found by another key.
     pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
-        let (known, _) = watch::channel(CacheState::default());
+        let (known, _) = watch::channel(StoreState::default());
         Self(Arc::new(Inner { objects: RwLock::new(Objects::new(group_of)), known, same }))
     }
 
@@ -149,7 +149,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Wakes with each change.
-    pub fn changes(&self) -> watch::Receiver<CacheState> {
+    pub fn changes(&self) -> watch::Receiver<StoreState> {
         self.0.known.subscribe()
     }
 
@@ -158,17 +158,17 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Takes in a list, which is complete.
-    pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
+    pub(super) fn replace(&self, listed: Vec<Decoded<K>>) -> Vec<Readability> {
         let mut objects = self.write();
         let mut next = Objects::new(objects.group_of);
-        next.edition = Edition(objects.edition.0 + 1);
+        next.list_count = ListCount(objects.list_count.0 + 1);
         let before = std::mem::replace(&mut *objects, next);
         let said = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
                 let key = key(&object);
                 objects.told(&Revision::of(&object));
                 objects.insert(key.clone(), Arc::new(object));
-                before.unread.contains_key(&key).then_some(Reading::Back { key })
+                before.unread.contains_key(&key).then_some(Readability::Back { key })
             }
             Err(unread) => {
                 objects.told(&unread.revision);
@@ -180,20 +180,20 @@ impl<K: ResourceExt> Cache<K> {
         let said = said.collect();
         drop(objects);
         self.0.known.send_modify(|known| {
-            *known = CacheState { synced: true, lists: known.lists + 1, version: known.version + 1 };
+            *known = StoreState { synced: true, lists: known.lists + 1, version: known.version + 1 };
         });
         said
     }
 
     /// Takes in an object from a watch.
-    pub(super) fn put(&self, object: Opened<K>) -> Option<Reading> {
+    pub(super) fn put(&self, object: Decoded<K>) -> Option<Readability> {
         match object {
             Ok(object) => self.put_read(object),
             Err(unread) => self.put_unread(unread),
         }
     }
 
-    fn put_read(&self, object: K) -> Option<Reading> {
+    fn put_read(&self, object: K) -> Option<Readability> {
         let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
         let mut objects = self.write();
         objects.told(&revision);
@@ -209,10 +209,10 @@ impl<K: ResourceExt> Cache<K> {
         if was_unread || changed {
             self.ring();
         }
-        was_unread.then_some(Reading::Back { key })
+        was_unread.then_some(Readability::Back { key })
     }
 
-    fn put_unread(&self, unread: UnreadObject<K>) -> Option<Reading> {
+    fn put_unread(&self, unread: UnreadObject<K>) -> Option<Readability> {
         let mut objects = self.write();
         objects.told(&unread.revision);
         let news = objects.news_of(&unread);
@@ -224,14 +224,14 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
-    pub(super) fn edition(&self) -> Edition {
-        self.read().edition
+    pub(super) fn list_count(&self) -> ListCount {
+        self.read().list_count
     }
 
-    /// Takes in an object from an answer to our own write or read, which was sent at the edition `sent`; one that is
+    /// Takes in an object from an answer to our own write or read, which was sent after `sent` lists; one that is
     /// older than what is known changes nothing. Only the watch decides whether an object can be read: an answer may be
     /// late.
-    pub(super) fn learn(&self, object: K, sent: Edition) {
+    pub(super) fn learn(&self, object: K, sent: ListCount) {
         let (key, revision) = (key(&object), Revision::of(&object));
         let mut objects = self.write();
         let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
@@ -282,7 +282,7 @@ struct Objects<K> {
     unread: BTreeMap<String, Unread<K>>,
     /// The newest version that the watch has reported since the list.
     newest: u64,
-    edition: Edition,
+    list_count: ListCount,
     /// The key by which some of them are found.
     group_of: fn(&K) -> Option<&str>,
 }
@@ -297,7 +297,7 @@ struct Unread<K> {
 impl<K: ResourceExt> Objects<K> {
     fn new(group_of: fn(&K) -> Option<&str>) -> Self {
         let (all, groups, unread) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { all, groups, unread, newest: 0, edition: Edition::default(), group_of }
+        Self { all, groups, unread, newest: 0, list_count: ListCount::default(), group_of }
     }
 
     fn told(&mut self, revision: &Revision) {
@@ -306,17 +306,17 @@ impl<K: ResourceExt> Objects<K> {
 
     /// Whether an object that is not there may be gone since: a state of it was reported before, or the list came after
     /// the request. A list does not tell its own version, which can be newer than all of its objects.
-    fn is_gone(&self, key: &str, revision: &Revision, sent: Edition) -> bool {
+    fn is_gone(&self, key: &str, revision: &Revision, sent: ListCount) -> bool {
         let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
         let was_reported = revision.version.is_some_and(|version| version <= self.newest);
-        !is_there && (was_reported || sent != self.edition)
+        !is_there && (was_reported || sent != self.list_count)
     }
 
     /// The message about it, once for each reason.
-    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Reading> {
+    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Readability> {
         let UnreadObject { key, why, .. } = unread;
         let said = self.unread.get(key).is_some_and(|before| before.why == *why);
-        (!said).then(|| Reading::Lost { key: key.clone(), why: why.clone() })
+        (!said).then(|| Readability::Lost { key: key.clone(), why: why.clone() })
     }
 
     fn insert(&mut self, key: String, object: Arc<K>) -> Option<Arc<K>> {
@@ -379,12 +379,12 @@ impl<K: ResourceExt> Objects<K> {
 }
 
 #[cfg(test)]
-impl<K: ResourceExt> Cache<K> {
+impl<K: ResourceExt> Store<K> {
     /// An object that could be read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
-        let cache = Self::new(same);
-        cache.replace(objects.into_iter().map(Ok).collect());
-        cache
+        let store = Self::new(same);
+        store.replace(objects.into_iter().map(Ok).collect());
+        store
     }
 }
 

@@ -18,8 +18,8 @@ use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::error::words;
-use super::store::{Cache, Opened, Reading, Revision, UnreadObject, key};
+use super::error::error_message;
+use super::store::{Decoded, Readability, Revision, Store, UnreadObject, key};
 
 /// What is watched.
 pub struct Watched<T> {
@@ -40,8 +40,8 @@ impl<T> Watched<T> {
     }
 }
 
-/// What an event reported.
-pub(super) enum Told<'a> {
+/// What changed in a store.
+pub(super) enum StoreEvent<'a> {
     /// All objects.
     List,
     /// One object, as it is now.
@@ -52,36 +52,36 @@ pub(super) enum Told<'a> {
 }
 
 /// Keeps a store for ever.
-pub async fn keep<K, T>(cache: Cache<K>, watched: Watched<T>, open: impl Fn(T) -> Opened<K>)
+pub async fn keep<K, T>(store: Store<K>, watched: Watched<T>, decode: impl Fn(T) -> Decoded<K>)
 where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    keep_telling(&cache, watched, open, |_| {}).await;
+    keep_telling(&store, watched, decode, |_| {}).await;
 }
 
 /// Keeps a store for ever, and reports each event after it is in the store.
 pub(super) async fn keep_telling<K, T>(
-    cache: &Cache<K>,
+    store: &Store<K>,
     watched: Watched<T>,
-    open: impl Fn(T) -> Opened<K>,
-    told: impl FnMut(Told<'_>),
+    decode: impl Fn(T) -> Decoded<K>,
+    on_event: impl FnMut(StoreEvent<'_>),
 ) where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    follow(cache, what, watcher(api, config).backoff(between_tries()), open, told).await;
+    follow(store, what, watcher(api, config).backoff(between_tries()), decode, on_event).await;
 }
 
 /// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
-struct Waits(DefaultBackoff);
+struct CappedBackoff(DefaultBackoff);
 
 /// Long enough that the watches of a large cluster do not keep an API server down, short enough for whoever waits for
 /// a CRD.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-impl Iterator for Waits {
+impl Iterator for CappedBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -89,14 +89,14 @@ impl Iterator for Waits {
     }
 }
 
-impl Backoff for Waits {
+impl Backoff for CappedBackoff {
     /// Nothing: kube resets after each event, and each try to list begins with one, so the waits would never grow. They
     /// begin again when the last failure is two minutes ago.
     fn reset(&mut self) {}
 }
 
-fn between_tries() -> Waits {
-    Waits(DefaultBackoff::default())
+fn between_tries() -> CappedBackoff {
+    CappedBackoff(DefaultBackoff::default())
 }
 
 /// When a mirror is reported.
@@ -129,26 +129,26 @@ async fn reflect<K>(
 ) where
     K: Resource<DynamicType = ()> + PartialEq,
 {
-    let cache = Cache::new(|a: &K, b| a == b);
+    let store = Store::new(|a: &K, b| a == b);
     let mut last = None;
-    let told = |told: Told<'_>| {
-        let now = cache.by_key();
-        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(told, Told::List)) {
+    let on_event = |event: StoreEvent<'_>| {
+        let now = store.by_key();
+        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(event, StoreEvent::List)) {
             last = Some(now.clone());
             changed(now);
         }
     };
-    follow(&cache, what, events, opened, told).await;
+    follow(&store, what, events, decoded, on_event).await;
 }
 
 /// An object as it came.
-pub fn opened<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Opened<K> {
+pub fn decoded<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Decoded<K> {
     let (key, revision) = (key(&guard), Revision::of(&guard));
     guard.0.map_err(|invalid| UnreadObject { key, revision, why: invalid.error, stand_in: None })
 }
 
 /// An object; if it cannot be read, `stand_in` makes its stand-in.
-pub fn opened_or<K>(stand_in: fn(&DynamicObject) -> Option<K>) -> impl Fn(DynamicObject) -> Opened<K>
+pub fn decoded_or<K>(stand_in: fn(&DynamicObject) -> Option<K>) -> impl Fn(DynamicObject) -> Decoded<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
@@ -161,15 +161,15 @@ where
 
 /// The event loop.
 pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
-    cache: &Cache<K>,
+    store: &Store<K>,
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<T>>>,
-    open: impl Fn(T) -> Opened<K>,
-    mut told: impl FnMut(Told<'_>),
+    decode: impl Fn(T) -> Decoded<K>,
+    mut on_event: impl FnMut(StoreEvent<'_>),
 ) {
-    let open = |mut object: T| {
+    let decode = |mut object: T| {
         object.managed_fields_mut().clear();
-        open(object)
+        decode(object)
     };
     let (mut listed, mut trouble) = (Vec::new(), Trouble::default());
     let mut events = pin!(events);
@@ -179,39 +179,39 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
         }
         match event {
             Ok(Event::Init) => listed = Vec::new(),
-            Ok(Event::InitApply(object)) => listed.push(open(object)),
+            Ok(Event::InitApply(object)) => listed.push(decode(object)),
             Ok(Event::InitDone) => {
-                let readings = cache.replace(std::mem::take(&mut listed));
+                let readings = store.replace(std::mem::take(&mut listed));
                 readings.into_iter().for_each(|reading| say(what, reading));
-                told(Told::List);
+                on_event(StoreEvent::List);
             }
             Ok(Event::Apply(object)) => {
-                let (key, object) = (key(&object), open(object));
-                let now = if object.is_ok() { Told::Object(&key) } else { Told::Unread };
-                if let Some(reading) = cache.put(object) {
+                let (key, object) = (key(&object), decode(object));
+                let now = if object.is_ok() { StoreEvent::Object(&key) } else { StoreEvent::Unread };
+                if let Some(reading) = store.put(object) {
                     say(what, reading);
                 }
-                cache.find();
-                told(now);
+                store.find();
+                on_event(now);
             }
             Ok(Event::Delete(object)) => {
-                cache.remove(&object);
-                cache.find();
-                told(Told::Gone(&key(&object)));
+                store.remove(&object);
+                store.find();
+                on_event(StoreEvent::Gone(&key(&object)));
             }
-            Err(error) if is_missing(&error) => cache.lose(),
+            Err(error) if is_missing(&error) => store.lose(),
             Err(_) => {}
         }
     }
 }
 
 /// Logs whether an object can be read.
-fn say(what: &str, reading: Reading) {
+fn say(what: &str, reading: Readability) {
     match reading {
-        Reading::Lost { key, why } => {
+        Readability::Lost { key, why } => {
             tracing::warn!(what, name = key, "an object cannot be read, and is ignored: {why}");
         }
-        Reading::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
+        Readability::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
     }
 }
 
@@ -232,7 +232,7 @@ impl Trouble {
             Ok(Event::Init) => None,
             Ok(_) => self.0.take().map(|_| TroubleNews::Over),
             Err(error) => {
-                let words = words(error);
+                let words = error_message(error);
                 let said = self.0.replace(words.clone());
                 (said.as_ref() != Some(&words)).then_some(TroubleNews::Fails(words))
             }

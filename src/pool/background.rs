@@ -11,7 +11,7 @@ use super::erase::Progress;
 use super::error::PoolError;
 use super::member::Member;
 use crate::device::DiskId;
-use crate::host::{Told, chain};
+use crate::host::{Notifier, chain};
 
 /// How long a stop waits for background work to come to the end of a chunk.
 const LAST_CHUNK: Duration = Duration::from_secs(3);
@@ -40,8 +40,8 @@ pub struct Background {
 struct WorkNews {
     /// Disks whose work failed when it was last tried, and in what.
     failed: Mutex<BTreeMap<DiskId, String>>,
-    /// Told of each piece of work that is done.
-    worked: Told,
+    /// Announces each piece of work that is done.
+    worked: Notifier,
     /// Tells whoever keeps the pool that a pass is due.
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -82,8 +82,8 @@ impl Background {
         self.news.nudge();
     }
 
-    /// Told of each piece of work that is done.
-    pub fn worked(&self) -> &Told {
+    /// Announces each piece of work that is done.
+    pub fn worked(&self) -> &Notifier {
         &self.news.worked
     }
 
@@ -113,7 +113,7 @@ impl Background {
             if !matches!(ended, Ended::Idle(_)) {
                 member.set_worker(false);
             }
-            news.worked.tell();
+            news.worked.notify();
             if is_news {
                 news.nudge();
             }
@@ -157,7 +157,7 @@ enum Ended {
 }
 
 /// Works until there is nothing to do; gives whether anything was done.
-fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
+fn run_worker(member: &Member, stopping: &AtomicBool, notifier: &Notifier) -> Ended {
     let mut progress = Progress::Idle;
     while !stopping.load(Ordering::SeqCst) {
         let worked = member.work().and_then(|done| match done {
@@ -169,7 +169,7 @@ fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
         });
         match worked {
             Ok(Progress::Worked) => {
-                told.tell();
+                notifier.notify();
                 progress = Progress::Worked;
             }
             // Nothing that anybody looks for.

@@ -22,8 +22,8 @@ use crate::device::{
     label::{Hardware, Layout, VolumeUsage},
 };
 use crate::host::{
-    Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk, SHORT_TURN_PATIENCE, Shows, TURN_PATIENCE,
-    Turn, TurnGuard,
+    Access, BlockDevice, DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, Disk, Extent, Host, HostError, IoError,
+    RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, Shows,
 };
 
 mod change;
@@ -39,7 +39,7 @@ pub struct BareDevice {
     pub id: DiskId,
     host: Arc<dyn Host>,
     journal: Arc<JournalStore>,
-    turn: Turn<BareState>,
+    lock: DeviceLock<BareState>,
     /// A background worker is busy with it.
     worker: AtomicBool,
 }
@@ -129,23 +129,23 @@ impl BareDevice {
             is_wanted: false,
             held: None,
         };
-        Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
+        Self { id, host, journal, lock: DeviceLock::new(state), worker: AtomicBool::new(false) }
     }
 
     /// What there is to see, whoever has the lock.
     pub fn shown(&self) -> Arc<BareShown> {
-        self.turn.shown()
+        self.lock.shown()
     }
 
     /// Waits as long as it takes: for the device's own worker.
-    pub fn lock(&self) -> TurnGuard<'_, BareState> {
-        self.turn.lock()
+    pub fn lock(&self) -> DeviceLockGuard<'_, BareState> {
+        self.lock.lock()
     }
 
     /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<TurnGuard<'_, BareState>, BareError> {
+    pub fn lock_within(&self, timeout: Duration) -> Result<DeviceLockGuard<'_, BareState>, BareError> {
         let stuck = |stuck| BareError::Stuck { disk: self.shown().path().display().to_string(), stuck };
-        self.turn.lock_within(patience).map_err(stuck)
+        self.lock.lock_within(timeout).map_err(stuck)
     }
 
     pub fn has_worker(&self) -> bool {
@@ -189,7 +189,7 @@ impl BareDevice {
         if self.shown().standing == Standing::Missing {
             return Ok(());
         }
-        let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
+        let mut state = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
         state.disk = None;
         (state.standing, state.is_disputed) = (Standing::Missing, false);
         Ok(())
@@ -200,7 +200,7 @@ impl BareDevice {
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
         let offloads_zeroes = shown.offloads_zeroes?;
-        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.is_told();
+        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.knows_volumes();
         let clean = claim.clean || offloads_zeroes || usage != VolumeUsage::Block;
         let places = match free && clean {
             true => vec![(Site::Slot(0), whole(claim.size))],
@@ -252,13 +252,13 @@ impl BareDevice {
 
     /// Ends the claim of a device that is away, with its volume if it has one.
     pub fn forget(&self) -> Result<(), BareError> {
-        let _state = self.lock_within(TURN_PATIENCE)?;
+        let _state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         Ok(self.journal.release(&self.id)?)
     }
 
     /// Ends the claim.
     pub fn release(&self) -> Result<(), BareError> {
-        let _state = self.lock_within(TURN_PATIENCE)?;
+        let _state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         self.can_release()?;
         Ok(self.journal.release(&self.id)?)
     }

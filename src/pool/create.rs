@@ -16,7 +16,7 @@ use crate::device::{
     DiskId,
     label::{VolumeRecord, VolumeUsage},
 };
-use crate::host::{FsKind, SHORT_TURN_PATIENCE, TURN_PATIENCE, chain};
+use crate::host::{DEVICE_LOCK_TIMEOUT, FsKind, SHORT_DEVICE_LOCK_TIMEOUT, chain};
 
 /// Where a volume is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,11 +100,11 @@ impl Pool {
         };
         // Where another disk may serve, one that is slow is not worth waiting for.
         let is_alone = offers(&self.members(), &request.selector, usage).len() < 2;
-        let patience = if is_alone { TURN_PATIENCE } else { SHORT_TURN_PATIENCE };
+        let timeout = if is_alone { DEVICE_LOCK_TIMEOUT } else { SHORT_DEVICE_LOCK_TIMEOUT };
         let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {
-            let taken = members[index].create(site, &volume, self.journal(), patience);
+            let taken = members[index].create(site, &volume, self.journal(), timeout);
             match self.goes_on(&members[index], taken)? {
                 Attempt::ByUs => {
                     self.note(&members[index]);

@@ -90,7 +90,7 @@ impl Pool {
             Member::Labelled(member) => {
                 let mut state = member.lock_in_time()?;
                 // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
-                let hardware = id::hardware(&state.raw, None);
+                let hardware = id::hardware_id(&state.raw, None);
                 let disk = state.disk()?;
                 disk.can_release()?;
                 self.journal.release_labelled(hardware, &member.id)?;

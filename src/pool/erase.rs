@@ -14,7 +14,7 @@ use super::extents::{ExtentSet, MIB};
 use super::labelled::{FailedWork, LabelledDisk, LabelledState};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 use crate::device::label::{ErasePolicy, VolumeUsage};
-use crate::host::{BlockDevice, Call, Disk, Extent, HostError, IoError, chain, zero_for_a_moment};
+use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, ZeroingBudget, chain, zero_for_a_moment};
 
 /// The most that is cleaned while others wait for the disk, and how long they then have to get it.
 const CLEAN_CHUNK: u64 = 64 * MIB;
@@ -205,12 +205,16 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
 }
 
 /// One piece of the zeroing that a caller waits for; false: he has waited long enough, and the worker has the rest.
-pub(super) fn zeroed_in_call(state: &mut LabelledState, left: ExtentSet, call: &mut Call) -> Result<bool, ApplyError> {
-    let Some(first) = left.iter().next().copied().filter(|_| !call.is_over()) else {
+pub(super) fn zeroed_in_call(
+    state: &mut LabelledState,
+    left: ExtentSet,
+    budget: &mut ZeroingBudget,
+) -> Result<bool, ApplyError> {
+    let Some(first) = left.iter().next().copied().filter(|_| !budget.is_over()) else {
         state.want(&left);
         return Ok(false);
     };
-    call.has_zeroed(clean(state, first)?);
+    budget.has_zeroed(clean(state, first)?);
     Ok(true)
 }
 

@@ -12,7 +12,7 @@ use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
 use crate::device::{DiskId, Size, record::LabelError};
-use crate::host::{Extent, HostError, IoError, Stuck, patience::PatienceError, table::TableWriteError};
+use crate::host::{Extent, HostError, IoError, LockTimeout, table::TableWriteError, timeout::TimeoutError};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum PoolError {
     Hangs {
         disk: String,
         #[source]
-        hangs: PatienceError,
+        hangs: TimeoutError,
     },
     #[error(transparent)]
     Journal(#[from] StoreError),
@@ -105,7 +105,7 @@ pub enum ApplyError {
     },
     /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
     #[error("{disk} was not changed: {stuck}")]
-    Stuck { disk: String, stuck: Stuck },
+    Stuck { disk: String, stuck: LockTimeout },
     #[error("{disk} is not used, because another process, perhaps another agent, holds it")]
     Held {
         disk: String,
@@ -239,7 +239,7 @@ pub enum BareError {
     Away { disk: DiskId, why: String },
     /// Nothing has changed, and the caller may come back.
     #[error("the device {disk} was not changed: {stuck}")]
-    Stuck { disk: String, stuck: Stuck },
+    Stuck { disk: String, stuck: LockTimeout },
     /// Nothing of the volume is there before that is done.
     #[error("the device is being zeroed: {left} bytes are left")]
     BeingZeroed { left: u64 },

@@ -27,7 +27,7 @@ pub struct JournalStore {
     /// There was no document when the process began.
     is_new: bool,
     /// The PoolVolumes were heard once, or there is nobody to ask.
-    is_told: AtomicBool,
+    knows_volumes: AtomicBool,
 }
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
@@ -65,7 +65,7 @@ impl JournalStore {
             is_behind: AtomicBool::new(false),
             damage: Mutex::new(damage),
             is_new,
-            is_told: AtomicBool::new(false),
+            knows_volumes: AtomicBool::new(false),
         })
     }
 
@@ -311,6 +311,6 @@ fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Ite
 }
 
 mod disks;
+pub mod reported;
 #[cfg(test)]
 mod tests;
-pub mod told;

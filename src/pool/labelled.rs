@@ -22,15 +22,15 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::{
     DiskId,
-    duplicate::hardware,
+    duplicate::stable_hardware_id,
     label::{Label, SetRef, VolumeUsage},
 };
-use crate::host::{Disk, RawDisk, Shows, TURN_PATIENCE, Turn, TurnGuard};
+use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, Disk, RawDisk, Shows};
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct LabelledDisk {
     pub id: DiskId,
-    turn: Turn<LabelledState>,
+    lock: DeviceLock<LabelledState>,
     /// A background worker is busy with this disk.
     worker: AtomicBool,
     /// A worker shall try again what somebody held.
@@ -114,28 +114,28 @@ impl LabelledDisk {
             wanted: ExtentSet::default(),
         };
         let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, turn: Turn::new(state), worker, retries_held, failed: Mutex::default() }
+        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed: Mutex::default() }
     }
 
     /// What there is to see, whoever has the lock.
     pub fn shown(&self) -> Arc<LabelledShown> {
-        self.turn.shown()
+        self.lock.shown()
     }
 
     /// Waits as long as it takes: for the disk's own worker.
-    pub fn lock(&self) -> TurnGuard<'_, LabelledState> {
-        self.turn.lock()
+    pub fn lock(&self) -> DeviceLockGuard<'_, LabelledState> {
+        self.lock.lock()
     }
 
     /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<TurnGuard<'_, LabelledState>, ApplyError> {
+    pub fn lock_within(&self, timeout: Duration) -> Result<DeviceLockGuard<'_, LabelledState>, ApplyError> {
         let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.display().to_string(), stuck };
-        self.turn.lock_within(patience).map_err(stuck)
+        self.lock.lock_within(timeout).map_err(stuck)
     }
 
     /// For what one caller wants of this disk.
-    pub fn lock_in_time(&self) -> Result<TurnGuard<'_, LabelledState>, ApplyError> {
-        self.lock_within(TURN_PATIENCE)
+    pub fn lock_in_time(&self) -> Result<DeviceLockGuard<'_, LabelledState>, ApplyError> {
+        self.lock_within(DEVICE_LOCK_TIMEOUT)
     }
 
     /// Writes another set into the label: the one that owns the disk now.
@@ -352,7 +352,7 @@ fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
         layout: content.label.layout.clone(),
         path: raw.path.clone(),
         model: raw.model.clone(),
-        hardware: hardware(raw),
+        hardware: stable_hardware_id(raw),
         size: content.geometry.size,
         written: content.written,
         volumes: Some(content.volumes().map(|volume| volume.id()).collect()),

@@ -43,7 +43,7 @@ pub use earlier::{Earlier, LastSeen, earlier};
 pub use erase::Progress;
 pub use error::{ApplyError, BareError, PoolError, StoreError};
 pub use journal::{BareClaim, BareVolume, JOURNAL, KnownDisk, LostClaim, LostVolume};
-pub use journal_store::told::{AskOwn, ToldVolume};
+pub use journal_store::reported::{AskVolumes, ReportedVolume};
 pub use labelled::LabelledDisk;
 pub use layout::{data_area, places};
 pub use member::Member;

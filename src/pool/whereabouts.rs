@@ -138,7 +138,7 @@ impl Pool {
         if !self.is_looked_at() {
             return Err(PoolError::NotLookedAt { id });
         }
-        if !self.journal().is_told() {
+        if !self.journal().knows_volumes() {
             return Err(PoolError::NotTold { id });
         }
         self.is_nowhere_else(id)?;
@@ -155,7 +155,7 @@ impl Pool {
         if let Some(disk) = told {
             match self.member(disk).map(|member| member.why_unusable()) {
                 // It holds up nothing new, nor that what was on it is deleted: nobody waits for it any more.
-                None if self.journal().has_given_up(disk) && self.journal().is_told() => {
+                None if self.journal().has_given_up(disk) && self.journal().knows_volumes() => {
                     return Doubt::GivenUp(format!(
                         "disk {disk} was given up by `localpool disk release`: the volume is lost unless the disk comes back, and \
                          a deletion erases nothing"

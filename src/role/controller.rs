@@ -22,7 +22,7 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{Caches, DaemonTemplate, Discoveries, Gone, Leader, Metrics},
+    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Stores},
     lease,
 };
 
@@ -36,7 +36,7 @@ pub struct ControllerSettings {
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
-    pub deleted_node_volumes: Gone,
+    pub deleted_node_volumes: DeletedNodePolicy,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,
@@ -53,8 +53,8 @@ pub fn run(settings: ControllerSettings) -> Result<()> {
 async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<()> {
     let client = crate::operator::client().await?;
     let mut watches = JoinSet::new();
-    let caches = Caches::default();
-    caches.watch(&client, &mut watches);
+    let stores = Stores::default();
+    stores.watch(&client, &mut watches);
     let mut parts = Parts::default();
     parts.add_all("a watch", watches);
 
@@ -63,35 +63,35 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
     let calls = Calls::new(&registry, "controller")?;
     let readiness = Readiness::default();
     let refresh = {
-        let (metrics, caches) = (metrics.clone(), caches.clone());
-        Arc::new(move || metrics.refresh(&caches))
+        let (metrics, stores) = (metrics.clone(), stores.clone());
+        Arc::new(move || metrics.refresh(&stores))
     };
     let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
-    let ground = Ground { settings, client, caches, readiness, stop: stop.clone() };
+    let role = ControllerRole { settings, client, stores, readiness, stop: stop.clone() };
     let served = async {
         let web = async { web.await.context("serving HTTP") };
         let lead = async {
-            ground.lead(&metrics).await;
+            role.lead(&metrics).await;
             Ok(())
         };
-        tokio::try_join!(ground.serve_csi(&calls), web, lead).map(|_| ())
+        tokio::try_join!(role.serve_csi(&calls), web, lead).map(|_| ())
     };
     parts.serve(&stop, served).await
 }
 
 /// What the parts of this role share.
-struct Ground {
+struct ControllerRole {
     settings: ControllerSettings,
     client: kube::Client,
-    caches: Caches,
+    stores: Stores,
     readiness: Readiness,
     stop: CancellationToken,
 }
 
-impl Ground {
+impl ControllerRole {
     /// Serves the provisioner and the resizer, once they have an identity.
     async fn serve_csi(&self, calls: &Calls) -> Result<()> {
-        let Self { settings, client, caches, readiness, stop } = self;
+        let Self { settings, client, stores, readiness, stop } = self;
         let mut own = Parts::default();
         if let Some(sidecar) = &settings.sidecar {
             let life = tokio::select! {
@@ -104,8 +104,8 @@ impl Ground {
         // The socket is the sign for the sidecars that they can start.
         let listener = server::bind(&settings.socket)?;
         let resizer = settings.resizer_socket.as_deref().map(server::bind).transpose()?;
-        own.add("readiness", tokio::spawn(tell(caches.clone(), readiness.clone())));
-        let volumes = caches.volumes(client.clone());
+        own.add("readiness", tokio::spawn(tell(stores.clone(), readiness.clone())));
+        let volumes = stores.volumes(client.clone());
         let identity = || Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())));
         let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
         let growth = identity().add_service(ControllerServer::new(ExpansionService::new(volumes)));
@@ -125,14 +125,14 @@ impl Ground {
 
     /// Competes for the lease, and leads while this replica has it.
     async fn lead(&self, metrics: &Metrics) {
-        let Self { settings, client, caches, readiness: _, stop } = self;
+        let Self { settings, client, stores, readiness: _, stop } = self;
         let ControllerSettings { namespace, pod_name, lease, deleted_node_volumes: gone, discovery, .. } = settings;
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
-            let leader = Leader::new(client.clone(), caches.clone(), metrics.clone(), *gone, pod_name);
+            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), *gone, pod_name);
             let template = discovery.clone();
-            let discoveries = Discoveries::new(client.clone(), caches, metrics.clone(), namespace, template, pod_name);
+            let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
             tokio::join!(leader.run(), discoveries.run());
         };
         tokio::select! {
@@ -165,10 +165,10 @@ async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: imp
 }
 
 /// Keeps the readiness in step with whether calls can be answered.
-async fn tell(caches: Caches, readiness: Readiness) {
-    let mut changes = caches.changes();
+async fn tell(stores: Stores, readiness: Readiness) {
+    let mut changes = stores.changes();
     loop {
-        let ready = caches.are_synced();
+        let ready = stores.are_synced();
         if ready != readiness.is_ready() {
             match ready {
                 true => readiness.set_ready(),

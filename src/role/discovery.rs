@@ -1,7 +1,7 @@
 //! The role `discovery`: reports all devices of one node to the cluster. It gets the inventory from the socket of the
 //! node's agent, and looks at disks itself only if there is no agent.
 //!
-//! The start of an agent shows as the arrival of its socket, its end as the end of the stream; there is no polling in
+//! The start of an agent shows as the file_watch of its socket, its end as the end of the stream; there is no polling in
 //! between.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::{Interest, observe};
 use crate::csi::{client, proto::agent::WatchRequest};
 use crate::device::Owner;
-use crate::host::{Arrival, DeviceEvents, HostError, Roots, StateDir, chain};
+use crate::host::{DeviceEvents, FileWatch, HostError, Roots, StateDir, chain};
 use crate::operator;
 use crate::operator::{discovery::Reporter, node::cluster_uid};
 use crate::show::{DeviceList, DeviceRow, devices::list};
@@ -28,8 +28,8 @@ const RESTART: Duration = Duration::from_secs(20);
 const ASK: Duration = Duration::from_secs(1);
 /// How long an agent may take for its first reply.
 const FIRST_REPLY: Duration = Duration::from_secs(60);
-/// The wait after a stream that ended at once.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The wait after a stream that ended at once, and after the API server did not answer.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// The settings of the role.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found
     let mut had_agent = false;
     loop {
         // Before the agent is asked, so that an agent that starts right after that is not missed.
-        let arrival = Arrival::watch(&settings.state_dir, AGENT_SOCKET)?;
+        let file_watch = FileWatch::watch(&settings.state_dir, AGENT_SOCKET)?;
         match ask(&socket, found).await {
             AgentAnswer::Answered => {
                 had_agent = true;
@@ -76,12 +76,12 @@ async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found
             AgentAnswer::NobodyThere => {}
         }
         if std::mem::take(&mut had_agent) {
-            let back = AwaitedAgent::new(arrival);
+            let back = AwaitedAgent::new(file_watch);
             let _ = tokio::time::timeout(RESTART, back.arrived()).await;
             continue;
         }
         tracing::info!("no agent answers on this node: reading the disks without one");
-        look(settings, client, found, arrival).await?;
+        look(settings, client, found, file_watch).await?;
     }
 }
 
@@ -103,8 +103,8 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     let mut replies = 0_u64;
     loop {
         // Without a first reply the agent counts as absent; after it there may be nothing to report for days.
-        let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
-        let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
+        let timeout = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
+        let Ok(message) = tokio::time::timeout(timeout, stream.message()).await else {
             tracing::warn!("the agent of this node answers, but does not report its devices");
             return AgentAnswer::NobodyThere;
         };
@@ -125,7 +125,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
         };
         tracing::info!("the agent of this node stopped reporting: {words}");
         if replies == 0 {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_WAIT).await;
             return AgentAnswer::NobodyThere;
         }
         return AgentAnswer::Answered;
@@ -133,7 +133,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
 }
 
 /// Looks at the disks until an agent comes.
-async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found, arrival: Arrival) -> Result<()> {
+async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found, file_watch: FileWatch) -> Result<()> {
     let state = StateDir::at(&settings.state_dir);
     let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
@@ -156,7 +156,7 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
         })
     };
     tokio::pin!(looks);
-    let until = AwaitedAgent::new(arrival);
+    let until = AwaitedAgent::new(file_watch);
     tokio::select! {
         looked = &mut looks => return looked?.context("reading the disks of this node"),
         () = until.arrived() => {}
@@ -170,8 +170,8 @@ async fn cluster(client: &kube::Client) -> Result<String> {
     loop {
         match cluster_uid(client.clone()).await {
             Err(error) if error.code().is_none_or(|code| code >= 500) => {
-                tracing::warn!(error = operator::words(&error), "trying again");
-                tokio::time::sleep(AGAIN).await;
+                tracing::warn!(error = operator::error_message(&error), "trying again");
+                tokio::time::sleep(RETRY_WAIT).await;
             }
             answer => return Ok(answer?),
         }
@@ -180,19 +180,19 @@ async fn cluster(client: &kube::Client) -> Result<String> {
 
 /// A wait for an agent's socket, which ends when this is dropped.
 struct AwaitedAgent {
-    arrival: Arc<Arrival>,
+    file_watch: Arc<FileWatch>,
     unwanted: Arc<AtomicBool>,
 }
 
 impl AwaitedAgent {
-    fn new(arrival: Arrival) -> Self {
-        Self { arrival: Arc::new(arrival), unwanted: Arc::default() }
+    fn new(file_watch: FileWatch) -> Self {
+        Self { file_watch: Arc::new(file_watch), unwanted: Arc::default() }
     }
 
     async fn arrived(&self) {
-        let (arrival, unwanted) = (Arc::clone(&self.arrival), Arc::clone(&self.unwanted));
+        let (file_watch, unwanted) = (Arc::clone(&self.file_watch), Arc::clone(&self.unwanted));
         let waited = tokio::task::spawn_blocking(move || {
-            while !unwanted.load(Ordering::Relaxed) && !arrival.within(ASK)? {}
+            while !unwanted.load(Ordering::Relaxed) && !file_watch.within(ASK)? {}
             Ok::<_, HostError>(())
         });
         if let Ok(Err(error)) = waited.await {

@@ -28,7 +28,7 @@ use crate::host::{AgentLock, HostError, StateDir};
 /// The name of the agent's own socket in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
 /// How long calls that are under way may take to end at a stop.
-const GRACE: Duration = Duration::from_secs(8);
+const STOP_GRACE: Duration = Duration::from_secs(8);
 /// How long a stop may take as a whole: the chart gives a pod 30 s.
 const LONGEST_STOP: Duration = Duration::from_secs(20);
 
@@ -90,7 +90,7 @@ async fn until_stopped<Work: Future<Output = Result<()>>>(work: impl FnOnce(Canc
 async fn with_grace(stop: &CancellationToken, calls: impl Future<Output = Result<()>>) -> Result<()> {
     let overdue = async {
         stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(STOP_GRACE).await;
     };
     tokio::select! {
         ended = calls => ended,

@@ -29,14 +29,15 @@ use crate::health::Board;
 use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
-use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
+use crate::operator::node::{NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster};
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// The longest value of a label.
 const LONGEST_NAME: usize = 63;
-const AGAIN: Duration = Duration::from_secs(2);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(30);
+/// The wait after the UID of the cluster could not be read, doubled each time.
+const CLUSTER_RETRY: Duration = Duration::from_secs(2);
+const CLUSTER_RETRY_AT_MOST: Duration = Duration::from_secs(30);
 
 /// The settings of the role.
 #[derive(Clone, Debug)]
@@ -78,28 +79,28 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     // Served from the start: a waiting agent is alive, and not ready.
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
     let web = tokio::spawn(web);
-    let Some(ground) = Ground::open(&settings, &stop).await? else { return Ok(()) };
-    metrics.watch(&ground.pool);
+    let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
+    metrics.watch(&role.pool);
 
     let (see, seen) = watch::channel(None);
     metrics.sets.watch(&settings.node, seen.clone());
     let (look, looked) = watch::channel(0);
     let ready = readiness.clone();
-    let agent = ground.agent(settings.min_age);
+    let agent = role.agent(settings.min_age);
     let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
-    let checkup = Checkup::new(Arc::clone(&ground.host), Arc::clone(&ground.pool), board.clone(), agent.reports());
+    let checkup = Checkup::new(Arc::clone(&role.host), Arc::clone(&role.pool), board.clone(), agent.reports());
     let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
     let (checkups, checkup_thread) =
         CheckupHandle::start(checkup, Some(mounts), move || tell.send_modify(|count| *count += 1));
     let after_pass = checkups.clone();
-    let (agent_handle, thread) = ground.start(agent, move |pass| {
-        see.send_replace(Some(Arc::new(Seen::of(pass))));
+    let (agent_handle, thread) = role.start(agent, move |pass| {
+        see.send_replace(Some(Arc::new(PassSummary::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
         after_pass.due();
     })?;
 
-    let Ground { client, host, pool, cluster: _, _lock: _ } = &ground;
+    let NodeRole { client, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (operator, inbox) =
         NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
@@ -133,7 +134,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
 }
 
 /// What the parts of this role share.
-struct Ground {
+struct NodeRole {
     client: kube::Client,
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
@@ -142,7 +143,7 @@ struct Ground {
     _lock: AgentLock,
 }
 
-impl Ground {
+impl NodeRole {
     /// Waits for the agent's lock, and at the first start on a node for the API server. `None`: stopped meanwhile.
     async fn open(settings: &NodeSettings, stop: &CancellationToken) -> Result<Option<Self>> {
         let NodeSettings { node, state_dir, udev_rules_dir, lvm_dir, .. } = settings.clone();
@@ -221,7 +222,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     if let Some(uid) = known.filter(|uid| !uid.trim().is_empty()) {
         return Ok(uid.trim().to_owned());
     }
-    let mut backoff = Backoff::new(AGAIN, AGAIN_AT_MOST);
+    let mut backoff = Backoff::new(CLUSTER_RETRY, CLUSTER_RETRY_AT_MOST);
     loop {
         match cluster_uid(client.clone()).await {
             Ok(uid) => {
@@ -231,7 +232,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
             }
             Err(error) => {
                 tracing::warn!(
-                    error = operator::words(&error),
+                    error = operator::error_message(&error),
                     "the first start on a node needs the API server; trying again"
                 )
             }

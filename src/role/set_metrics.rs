@@ -13,14 +13,14 @@ use tokio::sync::watch::Receiver;
 use crate::claim::Rejection;
 use crate::device::SetName;
 use crate::host::KernelName;
-use crate::operator::node::Seen;
+use crate::operator::node::PassSummary;
 use crate::pool::{DiskView, Standing};
 
 /// A figure of a set: its metric's name, its help text, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
 /// The node's name, and what the last pass saw, if there was one.
-type Source = (String, Receiver<Option<Arc<Seen>>>);
+type NodeSource = (String, Receiver<Option<Arc<PassSummary>>>);
 
 const FIGURES: [Figure; 10] = [
     ("disks", "Disks of this node that the set has, including missing ones.", |counts| counts.disks),
@@ -48,7 +48,7 @@ const FIGURES: [Figure; 10] = [
 pub struct SetMetrics {
     discovered: IntGaugeVec,
     figures: Vec<IntGaugeVec>,
-    source: Arc<OnceLock<Source>>,
+    source: Arc<OnceLock<NodeSource>>,
 }
 
 /// The figures of one set.
@@ -83,7 +83,7 @@ impl SetMetrics {
     }
 
     /// Reports what `seen` has from now on.
-    pub fn watch(&self, node: &str, seen: Receiver<Option<Arc<Seen>>>) {
+    pub fn watch(&self, node: &str, seen: Receiver<Option<Arc<PassSummary>>>) {
         let _ = self.source.set((node.to_owned(), seen));
     }
 
@@ -104,7 +104,7 @@ impl SetMetrics {
 }
 
 /// By name: sets that exist, and sets that only disks still name.
-fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<SetName, Counts> {
+fn count(disks: &[DiskView], seen: &PassSummary) -> BTreeMap<SetName, Counts> {
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
     for outcome in &seen.outcomes {
         // Devices that a LocalVolume does not name do not concern it, and a disk that another set has is matched.
@@ -137,7 +137,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::claim::Outcome;
+    use crate::claim::SetOutcome;
     use crate::device::{
         DiskId,
         label::{Layout, SetRef},
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn seen() -> Seen {
+    fn seen() -> PassSummary {
         let rejected = [
             ("sdb", Rejection::GivenBack),
             ("sdc", Rejection::NotNamed),
@@ -176,9 +176,9 @@ mod tests {
         let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
         let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".into()]);
-        let outcome = Outcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
+        let outcome = SetOutcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.into(), format!("/dev/{name}")));
-        Seen {
+        PassSummary {
             links: BTreeMap::from(links),
             sorts: BTreeMap::new(),
             outcomes: vec![outcome],
@@ -223,7 +223,7 @@ mod tests {
         let families = || metrics.figures.iter().map(|gauges| prometheus::core::Collector::collect(gauges)[0].clone());
         let told = || families().map(|family| family.get_metric().len()).sum::<usize>();
         assert_eq!(told(), FIGURES.len());
-        see.send_replace(Some(Arc::new(Seen::default())));
+        see.send_replace(Some(Arc::new(PassSummary::default())));
         metrics.read(&[]);
         assert_eq!(told(), 0);
     }

@@ -5,10 +5,10 @@
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
 use crate::device::{
-    Column, Fact, FactValue, Facts, Side, Size, TableWidth,
+    Alignment, Fact, FactValue, Facts, Size, TableColumn, TableWidth,
     fact_table::{FACTS, POOL_PARTITION},
 };
-use crate::host::{Kind, natural};
+use crate::host::{DeviceKind, natural_order};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -65,7 +65,7 @@ pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowEr
 
 fn sorted(devices: &[ListedDevice]) -> Vec<&ListedDevice> {
     let mut devices: Vec<&ListedDevice> = devices.iter().collect();
-    devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
+    devices.sort_by(|a, b| natural_order(&a.device.raw.name, &b.device.raw.name));
     devices
 }
 
@@ -79,7 +79,7 @@ pub fn list(devices: &[ListedDevice]) -> DeviceList {
 /// counted below it. The narrow table also leaves out the pool's own partitions: the line of a disk has its number of
 /// volumes, and they come and go.
 fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
-    let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
+    let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, DeviceKind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
     let has = |row: &DeviceRow| width == TableWidth::Wide || !row.facts.holds(POOL_PARTITION);
     let rows: Vec<DeviceRow> = rows(disks, devices).into_iter().filter(has).collect();
@@ -93,7 +93,7 @@ fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
 }
 
 /// The columns of a table, in their order.
-fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
+fn columns(width: TableWidth) -> Vec<(&'static Fact, TableColumn)> {
     let all = FACTS.iter().filter_map(|fact| Some((fact, fact.column()?)));
     let mut columns: Vec<_> =
         all.filter(|(_, column)| width == TableWidth::Wide || column.width == TableWidth::Narrow).collect();
@@ -101,7 +101,7 @@ fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
     columns
 }
 
-fn cell(fact: &Fact, column: &Column, facts: &Facts) -> String {
+fn cell(fact: &Fact, column: &TableColumn, facts: &Facts) -> String {
     let text = match fact.among(facts) {
         Some(FactValue::Text(text)) => text,
         Some(FactValue::Bytes(bytes)) => Size(bytes).to_string(),
@@ -117,7 +117,7 @@ fn cell(fact: &Fact, column: &Column, facts: &Facts) -> String {
     }
 }
 
-fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
+fn table(rows: &[DeviceRow], columns: &[(&Fact, TableColumn)]) -> String {
     if rows.is_empty() {
         return "no block devices were found\n".to_owned();
     }
@@ -134,9 +134,9 @@ fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
         let mut out = String::new();
         for ((cell, (_, column)), wide) in line.iter().zip(columns).zip(&widths) {
             let blank = " ".repeat(wide.saturating_sub(width(cell)));
-            match column.side {
-                Side::Left => out.extend([cell, &*blank, "  "]),
-                Side::Right => out.extend([&*blank, cell, "  "]),
+            match column.alignment {
+                Alignment::Left => out.extend([cell, &*blank, "  "]),
+                Alignment::Right => out.extend([&*blank, cell, "  "]),
             }
         }
         text.push_str(out.trim_end());

@@ -1,7 +1,7 @@
 //! A device with the pool's note, and the message about its owner.
 
 use crate::device::{Believed, Device, Verdict};
-use crate::host::Kind;
+use crate::host::DeviceKind;
 
 /// A device, and the pool's note if it is in the pool: `in pool, 3.2 GiB free`.
 #[derive(Clone, Debug)]
@@ -17,7 +17,9 @@ pub fn verdict_and_reason(shown: &ListedDevice) -> (&'static str, String) {
     let (verdict, reason) = match &device.verdict {
         Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
         Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
-        Verdict::Ours if matches!(device.raw.kind, Kind::Partition(_)) => ("Ours", said("a partition of a pool disk")),
+        Verdict::Ours if matches!(device.raw.kind, DeviceKind::Partition(_)) => {
+            ("Ours", said("a partition of a pool disk"))
+        }
         Verdict::Ours => ("Ours", said("in pool as a bare device")),
         Verdict::Foreign { cluster, node } => {
             let whose = format!("in the pool of node {node}, cluster {cluster}");

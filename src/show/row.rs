@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use super::listed::{ListedDevice, refusal, verdict_and_reason};
 use crate::device::{
-    Attachments, Device, Facts, Listing, Observed, Verdict,
+    Attachments, Device, Facts, Observed, ShownVerdict, Verdict,
     fact_table::{facts, in_json},
 };
-use crate::host::{KernelName, Kind};
+use crate::host::{DeviceKind, KernelName};
 
 /// The facts of a device that are in JSON, in the order of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +61,14 @@ pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&Lis
 fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&KernelName>) -> DeviceRow {
     let Device { raw, label, verdict: whose, .. } = &shown.device;
     let pool_partition = match &raw.kind {
-        Kind::Partition(partition) => pool_disks.contains(&partition.disk),
+        DeviceKind::Partition(partition) => pool_disks.contains(&partition.disk),
         _ => false,
     };
     let bare = *whose == Verdict::Ours && label.is_none() && !pool_partition;
     let refusal = if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) };
     let (verdict, reason) = verdict_and_reason(shown);
-    let listing = Listing { verdict, reason, refusal, pool_partition };
-    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), listing: Some(&listing) };
+    let shown_verdict = ShownVerdict { verdict, reason, refusal, pool_partition };
+    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), shown_verdict: Some(&shown_verdict) };
     let all = facts(&seen);
     let listed = in_json().filter_map(|fact| Some((fact.name, fact.among(&all)?)));
     DeviceRow { facts: listed.collect() }

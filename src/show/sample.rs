@@ -5,7 +5,7 @@ use crate::device::{
     Believed, Device, DiskId, Reason, Verdict,
     sample::{device, disk, dm, label, loop_over, partition, with_kind},
 };
-use crate::host::{Contents, Kind, Probe, RawDisk, Signature};
+use crate::host::{DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }
@@ -44,7 +44,7 @@ fn whole() -> Device {
 
 fn signed() -> Device {
     let found = Signature { kind: "xfs".into(), usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
-    let probe = Probe::Looked(Contents { signatures: vec![found], ..Contents::default() });
+    let probe = Probe::Looked(ProbeResult { signatures: vec![found], ..ProbeResult::default() });
     let raw = RawDisk {
         model: words("evil\u{1b}[2J\n\"é\""),
         wwid: words("t10.ATA     QEMU"),
@@ -71,7 +71,7 @@ pub fn machine() -> Vec<ListedDevice> {
     let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
     let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };
     let ebs = RawDisk { model: words("Amazon Elastic Block Store"), size: u64::MAX, ..disk("nvme2n1") };
-    let idle = |name| RawDisk { size: 0, ..with_kind(name, Kind::Loop(None)) };
+    let idle = |name| RawDisk { size: 0, ..with_kind(name, DeviceKind::Loop(None)) };
     vec![
         plain(whole()),
         ListedDevice { device: pool, note: words("in pool, 3.2 GiB free") },

@@ -75,7 +75,7 @@ impl Volumes for LocalVolumes {
         }
         let health = self.health.clone();
         self.locked(id, come_back, move |pool| {
-            let VolumeRequest { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
+            let VolumeRequest { name, required, limit, usage, parameters, selector, nodes: _, timeout: _ } = wanted;
             let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
             Ok(volume(pool, &health, &view))

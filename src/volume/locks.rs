@@ -13,22 +13,22 @@ pub struct VolumeLocks(Arc<Mutex<HashSet<VolumeId>>>);
 /// Holds one volume until it is dropped. It moves into the blocking work, so that a cancelled call keeps
 /// holding it until the work has really ended.
 #[must_use]
-pub struct Guard {
+pub struct VolumeGuard {
     locks: VolumeLocks,
     id: VolumeId,
 }
 
 impl VolumeLocks {
-    pub fn hold(&self, id: VolumeId) -> Result<Guard, Error> {
+    pub fn hold(&self, id: VolumeId) -> Result<VolumeGuard, Error> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match held.insert(id) {
-            true => Ok(Guard { locks: self.clone(), id }),
+            true => Ok(VolumeGuard { locks: self.clone(), id }),
             false => Err(Error::Aborted(format!("another operation on volume {id} is under way; try again"))),
         }
     }
 }
 
-impl Drop for Guard {
+impl Drop for VolumeGuard {
     fn drop(&mut self) {
         self.locks.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }

@@ -27,11 +27,12 @@ mod request;
 pub use error::Error;
 pub use id::VolumeId;
 pub use local::LocalVolumes;
-pub use locks::{Guard, VolumeLocks};
+pub use locks::{VolumeGuard, VolumeLocks};
 pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
-pub use publish::{Access, AccessType};
+pub use publish::AccessType;
 pub use request::{PublishRequest, StageRequest, Stats};
 
 pub use crate::health::Condition;
+pub use crate::host::TargetAccess;
 pub use crate::pool::{Capacity, Selector, WantedUsage};

@@ -64,7 +64,7 @@ pub struct VolumeRequest {
     pub selector: Selector,
     pub nodes: Nodes,
     /// How long the caller waits.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Where a volume may be.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use crate::device::label::VolumeUsage;
-use crate::host::{FsKind, Mount};
+use crate::host::{FsKind, Mount, TargetAccess};
 
 /// The longest path that the kernel accepts.
 const MAX_PATH: usize = 4096;
@@ -16,29 +16,12 @@ pub enum AccessType {
     Mount { fs: Option<FsKind>, flags: Vec<String> },
 }
 
-/// What a pod may do at a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    ReadWrite,
-    ReadOnly,
-}
-
-impl Access {
-    pub fn of(read_only: bool) -> Self {
-        if read_only { Self::ReadOnly } else { Self::ReadWrite }
-    }
-
-    pub fn is_read_only(self) -> bool {
-        self == Self::ReadOnly
-    }
-}
-
 /// What is at a target now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtTarget {
     Nothing,
     /// This volume.
-    This(Access),
+    This(TargetAccess),
     /// Something else is mounted there.
     Other(String),
 }
@@ -100,8 +83,8 @@ pub fn may_be_a_volume(mount: &Mount) -> bool {
     made || node
 }
 
-fn access(mount: &Mount) -> Access {
-    Access::of(mount.options.iter().any(|option| option == "ro"))
+fn access(mount: &Mount) -> TargetAccess {
+    TargetAccess::of(mount.options.iter().any(|option| option == "ro"))
 }
 
 /// The targets a volume is published at, besides `staging`.
@@ -139,7 +122,7 @@ mod tests {
     fn the_topmost_mount_at_a_target_decides() {
         let table = [mount("/t", &["rw"]), mount("/t", &["ro"]), mount("/other", &[])];
         assert_eq!(at_target(&table, &[&table[0]], Path::new("/t")), AtTarget::Other("/dev/sda1 (ext4)".to_owned()));
-        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This(Access::ReadOnly));
+        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This(TargetAccess::ReadOnly));
         assert_eq!(at_target(&table, &[], Path::new("/none")), AtTarget::Nothing);
     }
 

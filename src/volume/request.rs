@@ -1,9 +1,9 @@
 //! Requests to the node's side of a volume, and its answers.
 
 use super::id::VolumeId;
-use super::publish::{Access, AccessType};
+use super::publish::AccessType;
 use crate::health::Condition;
-use crate::host::Usage;
+use crate::host::{FsUsage, TargetAccess};
 
 /// NodeStageVolume, parsed.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct PublishRequest {
     pub staging: String,
     pub target: String,
     pub wish: AccessType,
-    pub access: Access,
+    pub access: TargetAccess,
     /// RWOP: a second target is refused.
     pub single_target: bool,
 }
@@ -30,6 +30,6 @@ pub struct PublishRequest {
 pub struct Stats {
     pub size: u64,
     /// The usage of the filesystem; `None` for a raw block volume.
-    pub usage: Option<Usage>,
+    pub usage: Option<FsUsage>,
     pub condition: Condition,
 }

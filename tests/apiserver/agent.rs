@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
-use localpool::operator::controller::{Caches, ClusterVolumes};
+use localpool::operator::controller::{ClusterVolumes, Stores};
 use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, WantedUsage};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The controller's port, and the objects that it reads and writes.
 pub struct Stage {
     pub client: Client,
-    pub caches: Caches,
+    pub caches: Stores,
     pub volumes: ClusterVolumes,
     pub objects: Api<PoolVolume>,
     _watches: JoinSet<()>,
@@ -39,7 +39,7 @@ pub fn unique(stem: &str) -> String {
 
 impl Stage {
     pub async fn new(client: &Client) -> Self {
-        let caches = Caches::default();
+        let caches = Stores::default();
         let mut watches = JoinSet::new();
         caches.watch(client, &mut watches);
         let mut changes = caches.changes();
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// Waits until the controller's watches have shown something.
-    pub async fn known(&self, holds: impl Fn(&Caches) -> bool) {
+    pub async fn known(&self, holds: impl Fn(&Stores) -> bool) {
         let mut changes = self.caches.changes();
         let waited = async {
             while !holds(&self.caches) {
@@ -234,7 +234,7 @@ pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
         parameters: [("class".to_owned(), "fast".to_owned())].into(),
         selector: Selector { class: Some("fast".to_owned()), set: None },
         nodes,
-        patience: PATIENCE,
+        timeout: PATIENCE,
     }
 }
 

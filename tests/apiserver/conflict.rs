@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use localpool::agent::{Run, Verb};
-use localpool::api::crd::{Phase, PoolVolume, Reason};
+use localpool::api::crd::{Phase, PoolVolume, VolumeReason};
 use localpool::host::Geometry;
 use localpool::pool::{CreateRequest, Selector, WantedUsage};
 use localpool::volume::{Error, VolumeId, Volumes as _};
@@ -77,5 +77,5 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
 }
 
 fn reason(object: &PoolVolume) -> Option<&str> {
-    object.status.as_ref()?.reason.as_ref().map(Reason::word)
+    object.status.as_ref()?.reason.as_ref().map(VolumeReason::word)
 }

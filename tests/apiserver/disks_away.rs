@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use localpool::api::crd::{Intent, Phase, PoolVolume, Reason};
+use localpool::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use localpool::host::fake::{FakeHost, Fault};
 use localpool::host::{Extent, Geometry};
 use localpool::volume::{Error, VolumeId, Volumes as _};
@@ -42,7 +42,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
     let id = VolumeId::of_name(&pvc);
     let mut wish = wanted(&pvc, on(&name));
     wish.required = 100 * MIB;
-    wish.patience = Duration::from_secs(120);
+    wish.timeout = Duration::from_secs(120);
     wish.parameters = [("class".to_owned(), label.clone())].into();
     wish.selector.class = Some(label.clone());
     let scenario = async {
@@ -115,7 +115,7 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     let scenario = async {
         let missing = |object: &PoolVolume| {
             let reason = object.status.as_ref().and_then(|status| status.reason.clone());
-            phase(object) == Phase::Deleting && reason == Some(Reason::DiskMissing)
+            phase(object) == Phase::Deleting && reason == Some(VolumeReason::DiskMissing)
         };
         object(&stage, id, missing).await;
         assert!(node.pool().forget(&disk).expect("written"), "it is away");
@@ -160,7 +160,7 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
         node.run(&stage.client);
         let missing = |object: &PoolVolume| {
             let reason = object.status.as_ref().and_then(|status| status.reason.clone());
-            phase(object) == Phase::Deleting && reason == Some(Reason::DiskMissing)
+            phase(object) == Phase::Deleting && reason == Some(VolumeReason::DiskMissing)
         };
         let waits = object(stage, id, missing).await;
         assert_eq!((&waits.metadata.uid, waits.spec.intent), (&ordered.metadata.uid, Intent::Delete));

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, LocalVolumeSet, SCHEMA, SCHEMA_ANNOTATION, set_crd};
-use localpool::operator::controller::Gone;
+use localpool::operator::controller::DeletedNodePolicy;
 use localpool::operator::crds::{self, Ownership};
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     let platter = node.host.platter("fake0").expect("its disk");
     let stage = Stage::new(client).await;
     stage.known(|caches| caches.sets.all().len() == 3).await;
-    let _leader = lead(&stage, Gone::Keep);
+    let _leader = lead(&stage, DeletedNodePolicy::Keep);
     // Several times as long as a claim would take: this agent's disks need no age.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(platter.write_count(), 0, "a disk was written to");

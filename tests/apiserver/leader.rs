@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
-use localpool::operator::controller::{Gone, Leader, Metrics};
+use localpool::operator::controller::{DeletedNodePolicy, Leader, Metrics};
 use localpool::operator::volume::abandon;
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use prometheus::Registry;
@@ -33,12 +33,12 @@ impl Drop for Work {
     }
 }
 
-pub fn lead(stage: &Stage, gone: Gone) -> Work {
+pub fn lead(stage: &Stage, gone: DeletedNodePolicy) -> Work {
     lead_leaving_for(stage, gone, SignedDuration::from_mins(10))
 }
 
 /// A leader that removes sooner what nobody asks for any more.
-fn lead_leaving_for(stage: &Stage, gone: Gone, left_for: SignedDuration) -> Work {
+fn lead_leaving_for(stage: &Stage, gone: DeletedNodePolicy, left_for: SignedDuration) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
     Work { task: tokio::spawn(leader.leaving_for(left_for).run()), metrics }
@@ -116,7 +116,7 @@ async fn sets_get_their_class_and_a_status_and_an_idle_leader_writes_nothing() {
     });
     let classes: Api<StorageClass> = Api::all(client.clone());
     classes.create(&PostParams::default(), &serde_json::from_value(other).expect("ours")).await.expect("a new one");
-    let work = lead(&stage, Gone::Keep);
+    let work = lead(&stage, DeletedNodePolicy::Keep);
 
     let api = set(client, &space, "good", json!({"storageClassName": class})).await;
     assert_eq!(told(&api, "good", "Valid").await, "True Valid");
@@ -211,7 +211,7 @@ async fn what_nobody_asks_for_any_more_is_withdrawn_by_time_alone_and_an_order_t
     let (waiting, ordered) = (asked(&stage, &node, "Keep").await, asked(&stage, &node, "Delete").await);
     stage.objects.delete(&ordered.to_string(), &DeleteParams::default()).await.expect("there");
     let later = asked(&stage, &node, "Keep").await;
-    let _work = lead_leaving_for(&stage, Gone::Keep, SignedDuration::from_secs(4));
+    let _work = lead_leaving_for(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(4));
     for left in [waiting, later] {
         until("it is withdrawn", async || stage.is_gone(left).await.then_some(())).await;
     }
@@ -230,7 +230,7 @@ async fn the_device_pool_of_a_deleted_node_goes_when_no_volume_of_that_node_is_l
     }
     let [empty, used, _] = &nodes;
     let (_, id) = made(&stage, used).await;
-    let _work = lead_leaving_for(&stage, Gone::Keep, SignedDuration::from_secs(1));
+    let _work = lead_leaving_for(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(1));
     for node in [empty, used] {
         stage.delete_node(node).await;
     }
@@ -255,7 +255,7 @@ async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
     let node = unique("n");
     stage.node(&node).await;
     let (name, id) = made(&stage, &node).await;
-    let _work = lead(&stage, Gone::Keep);
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
     stage.delete_node(&node).await;
     stage.see(id, "marked", gone_mark).await;
     until("an Event", async || {
@@ -300,7 +300,7 @@ async fn an_agent_that_outlives_its_node_leaves_the_leaders_mark_and_each_writes
     wish.parameters = [("class".to_owned(), label.clone())].into();
     wish.selector.class = Some(label.clone());
     let id = stage.volumes.create(wish).await.expect("there is room").id;
-    let _work = lead(&stage, Gone::Keep);
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
     stage.delete_node(&node).await;
     let marked = stage.see(id, "marked", gone_mark).await;
     for _ in 0..30 {
@@ -332,7 +332,7 @@ async fn a_deleted_nodes_volume_is_given_up_where_the_administrator_said_so() {
     stage.node(&stays).await;
     let (_, lost) = made(&stage, &gone).await;
     let (_, kept) = made(&stage, &stays).await;
-    let _work = lead(&stage, Gone::Release);
+    let _work = lead(&stage, DeletedNodePolicy::Release);
     stage.delete_node(&gone).await;
     until("the object is given up", async || stage.is_gone(lost).await.then_some(())).await;
     until("an Event", async || {

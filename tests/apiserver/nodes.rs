@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume, Reason};
+use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume, VolumeReason};
 use localpool::host::fake::Platter;
 use localpool::pool::Standing;
 use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
@@ -203,7 +203,7 @@ async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_
 
     let missed = unique("pvc");
     let mut wish = wanted(&missed, on(&name));
-    wish.patience = Duration::from_secs(2);
+    wish.timeout = Duration::from_secs(2);
     wish.selector.class = Some(label.clone());
     wish.parameters = [("class".to_owned(), label.clone())].into();
     let silent = stage.volumes.create(wish).await.expect_err("nobody answers");
@@ -293,7 +293,7 @@ async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late
     let refused = async |asked| {
         let refused = object(&stage, asked, |object| phase(object) != Phase::Pending).await;
         let status = refused.status.as_ref().expect("it was answered");
-        assert!(status.phase == Phase::Rejected && status.reason == Some(Reason::Stale), "{status:?}");
+        assert!(status.phase == Phase::Rejected && status.reason == Some(VolumeReason::Stale), "{status:?}");
         assert!(status.message.as_deref().is_some_and(|words| words.contains("11 minutes ago")), "{status:?}");
     };
     refused(asked).await;

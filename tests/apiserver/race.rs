@@ -21,7 +21,7 @@ async fn an_acceptance_and_a_withdrawal_are_never_both_believed() {
         let name = unique("pvc");
         let id = VolumeId::of_name(&name);
         let mut asked = wanted(&name, on(&node));
-        asked.patience = Duration::from_millis(400);
+        asked.timeout = Duration::from_millis(400);
         let began = tokio::time::Instant::now();
         let agent = async {
             let seen = stage.asked(id).await;

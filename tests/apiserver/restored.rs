@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use localpool::agent::{Run, Verb};
-use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, Reason};
+use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, VolumeReason};
 use localpool::host::Geometry;
 use localpool::pool::{Content, relabel};
 use localpool::volume::{Error, VolumeId, Volumes as _};
@@ -89,7 +89,7 @@ async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_te
         }
         let refused = |object: &PoolVolume| {
             let reason = object.status.as_ref().and_then(|status| status.reason.clone());
-            matches!(phase(object), Phase::Rejected | Phase::Failed) && reason == Some(Reason::VolumeMissing)
+            matches!(phase(object), Phase::Rejected | Phase::Failed) && reason == Some(VolumeReason::VolumeMissing)
         };
         object(&stage, id, refused).await;
         assert!(node.pool().volumes().is_empty(), "{is_known}: {:?}", node.pool().volumes());

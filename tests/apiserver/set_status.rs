@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use localpool::api::crd::LocalVolumeSet;
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
-use localpool::operator::controller::Gone;
+use localpool::operator::controller::DeletedNodePolicy;
 use serde_json::{Value, json};
 
 use crate::agent::{MIB, Stage, unique};
@@ -56,7 +56,7 @@ fn disks(count: usize) -> FakeHost {
 async fn what_a_dry_run_would_take_is_not_told_any_more_when_it_was_made_real() {
     let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
-    let _work = lead(&stage, Gone::Keep);
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
     let (label, name) = (unique("dry"), unique("n"));
     let mut node = SimNode::of(&stage.client, &name, json!({"sim": label}), disks(2)).await;
     let sets = set(&stage.client, &label, true).await;
@@ -74,7 +74,7 @@ async fn what_a_dry_run_would_take_is_not_told_any_more_when_it_was_made_real() 
 async fn a_dry_run_counts_all_devices_though_it_has_no_room_to_name_them() {
     let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
-    let _work = lead(&stage, Gone::Keep);
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
     let (label, a, b) = (unique("many"), unique("n"), unique("n"));
     let sets = set(&stage.client, &label, true).await;
     let mut nodes = [
@@ -93,7 +93,7 @@ async fn a_dry_run_counts_all_devices_though_it_has_no_room_to_name_them() {
 async fn a_node_that_was_deleted_counts_no_more_and_takes_no_lines() {
     let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
-    let _work = lead(&stage, Gone::Keep);
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
     let (label, stays, gone) = (unique("gone"), unique("n"), unique("n"));
     let mut nodes = [
         SimNode::of(&stage.client, &stays, json!({"sim": label}), disks(1)).await,

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use localpool::agent::{AgentHandle, AgentThread, Reconciler};
 use localpool::device::Owner;
 use localpool::host::{Host, fake::FakeHost};
-use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises, of_this_cluster};
+use localpool::operator::node::{NodeOperator, PassSummary, Writes, ask_own, ask_promises, of_this_cluster};
 use localpool::pool::{Pool, Workers};
 use localpool::volume::VolumeLocks;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl SimNode {
         let agent = agent.asking_elsewhere(ask);
         let (see, seen) = watch::channel(None);
         let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), None, move |pass| {
-            see.send_replace(Some(Arc::new(Seen::of(pass))));
+            see.send_replace(Some(Arc::new(PassSummary::of(pass))));
         });
         let writes = Arc::new(Writes::default());
         self.locks = VolumeLocks::default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume, Reason};
+use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume, VolumeReason};
 use localpool::volume::{Error, Volume, VolumeId, Volumes as _};
 use serde_json::json;
 
@@ -111,7 +111,7 @@ async fn a_node_whose_state_directory_is_full_says_that_and_blames_no_disk() {
         let failed = stage.see(id, "given up", is_in(Phase::Failed)).await;
         let status = failed.status.expect("just seen");
         let words = status.message.unwrap_or_default();
-        assert_eq!(status.reason, Some(Reason::JournalFailed), "{words}");
+        assert_eq!(status.reason, Some(VolumeReason::JournalFailed), "{words}");
         assert!(words.contains("No space left") && !words.contains(": disk "), "{words}");
     };
     let (refused, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 60), agent);

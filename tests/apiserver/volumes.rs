@@ -79,7 +79,7 @@ async fn a_silent_agent_is_named_after_its_object_was_taken_back() {
     let mut wanted = wanted(&name, on(&node));
     // The last quarter of it is far more than a busy machine needs to withdraw the object.
     let patience = Duration::from_secs(20);
-    wanted.patience = patience;
+    wanted.timeout = patience;
     // Started before the call, so that it ends before the call's own three quarters do.
     let mut time_of_agent = pin!(tokio::time::sleep(patience * 3 / 4));
     let mut call = pin!(tokio::time::timeout(patience, stage.volumes.create(wanted)));
@@ -101,7 +101,7 @@ async fn an_agent_that_is_slow_is_not_given_up_once_it_accepted() {
     stage.node(&node).await;
     let id = VolumeId::of_name(&name);
     let mut asked = wanted(&name, on(&node));
-    asked.patience = Duration::from_secs(2);
+    asked.timeout = Duration::from_secs(2);
     let agent = async {
         let seen = stage.asked(id).await;
         stage.say(&seen, json!({"phase": "Accepted"})).await.expect("first")
@@ -472,7 +472,7 @@ async fn capacity_is_what_nodes_offer_less_what_is_promised() {
     assert_eq!(capacity().await, 9);
     let id = VolumeId::of_name(&name);
     let mut asked = wanted(&name, on(&node));
-    asked.patience = Duration::from_secs(4);
+    asked.timeout = Duration::from_secs(4);
     let (_, ()) = tokio::join!(stage.volumes.create(asked), async {
         stage.asked(id).await;
         stage.known(|caches| caches.volumes.get(&id.to_string()).is_some()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use localpool::operator::{
-    controller::{Caches, Discoveries, Metrics},
+    controller::{Discoveries, Metrics, Stores},
     discovery::{Reporter, result_name},
 };
 use localpool::show::DeviceRow;
@@ -113,7 +113,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     // The controller's code, with its own rights, and the DaemonSet that the chart tells it to run.
     let controller = lab.token("localpool-controller", None);
     let daemon = super::pods::discovery(&helm::one().unwrap().objects(&[]));
-    let (caches, mut tasks) = (Caches::default(), JoinSet::new());
+    let (caches, mut tasks) = (Stores::default(), JoinSet::new());
     let own = client(&lab, &controller).await;
     caches.watch(&own, &mut tasks);
     let metrics = Metrics::new(&prometheus::Registry::new()).unwrap();

@@ -2,7 +2,7 @@
 //! health. With
 //! `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
-use localpool::claim::{Elements, LISTS, ListFilter, Origin};
+use localpool::claim::{ElementKind, FieldOrigin, LIST_FILTERS, ListFilter};
 use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
@@ -49,19 +49,19 @@ fn kind(kind: FactKind) -> String {
 fn lists() -> Vec<Vec<String>> {
     let row = |list: &ListFilter| {
         let elements = match list.elements {
-            Elements::Parts | Elements::Words => "list of texts",
-            Elements::Globs(_) => "list of globs",
-            Elements::Numbers { .. } => "list of numbers",
+            ElementKind::Parts | ElementKind::Words => "list of texts",
+            ElementKind::Globs(_) => "list of globs",
+            ElementKind::Numbers { .. } => "list of numbers",
         };
         let whose = match list.origin {
-            Origin::Operators => "",
-            Origin::Ours => "*added:* ",
+            FieldOrigin::Operators => "",
+            FieldOrigin::Ours => "*added:* ",
         };
         let facts = FACTS.iter().filter(|fact| list.facts.contains(&fact.name));
         let names: Vec<&str> = facts.filter_map(|fact| fact.expressions().last()).collect();
         vec![code(&[list.field]), format!("{whose}{elements}"), code(&names), list.what.to_owned()]
     };
-    LISTS.iter().map(row).collect()
+    LIST_FILTERS.iter().map(row).collect()
 }
 
 fn reasons() -> Vec<Vec<String>> {

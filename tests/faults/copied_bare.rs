@@ -9,7 +9,7 @@ use localpool::device::{
     label::{ErasePolicy, Layout},
 };
 use localpool::host::{
-    Kind, Partition,
+    DeviceKind, Partition,
     fake::{FakeHost, Platter},
 };
 use localpool::pool::{Standing, WantedUsage};
@@ -24,7 +24,7 @@ fn plug(host: &FakeHost, disk: &str, serial: &str, partition: Arc<Platter>) {
     host.add_disk(disk, serial, geometry());
     let name = format!("{disk}part1");
     host.plug(&name, "", partition);
-    let kind = Kind::Partition(Partition {
+    let kind = DeviceKind::Partition(Partition {
         disk: disk.into(),
         number: 1,
         start: MIB,

@@ -10,7 +10,7 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host, Mounts as _};
 use localpool::pool::{Standing, WantedUsage};
-use localpool::volume::{Access, AccessType, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
+use localpool::volume::{AccessType, NodeVolumes, PublishRequest, StageRequest, TargetAccess, VolumeId, VolumeLocks};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, carved, geometry, start};
@@ -109,7 +109,7 @@ fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_it
             staging: "/staging".to_owned(),
             target: "/target".to_owned(),
             wish: AccessType::Block,
-            access: Access::ReadWrite,
+            access: TargetAccess::ReadWrite,
             single_target: false,
         };
         volumes.publish(publish).await.map_err(|e| e.to_string())
@@ -131,7 +131,7 @@ fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_wha
     assert!(is_as_it_was, "a filesystem was made on another disk: {staged:?}");
 }
 
-fn publish(name: &str, wish: AccessType, access: Access) -> PublishRequest {
+fn publish(name: &str, wish: AccessType, access: TargetAccess) -> PublishRequest {
     PublishRequest {
         id: VolumeId::of_name(name),
         staging: format!("/staging-{name}"),
@@ -173,7 +173,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
         wish: wish.clone(),
     };
     volumes.stage(stage("y")).await.expect("y is here");
-    volumes.publish(publish("y", wish.clone(), Access::of(!is_mounted))).await.expect("y is here");
+    volumes.publish(publish("y", wish.clone(), TargetAccess::of(!is_mounted))).await.expect("y is here");
     let (before, writes, mounted) = (other.content(), other.write_count(), targets(&host));
     let is_read_only = || host.mounts.is_read_only(Path::new("/dev/fake0")).expect("it is memory");
     let check = |after: &str| {
@@ -184,7 +184,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
     };
 
     volumes.stage(stage("x")).await.expect_err("x is away");
-    volumes.publish(publish("x", wish.clone(), Access::ReadWrite)).await.expect_err("x is away");
+    volumes.publish(publish("x", wish.clone(), TargetAccess::ReadWrite)).await.expect_err("x is away");
     check("x was to be published");
     for path in ["/target-y", "/staging-y"].iter().filter(|path| mounted.contains(&(**path).to_owned())) {
         volumes.unpublish(x, path).await.expect_err("y is there");

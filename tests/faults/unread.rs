@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use localpool::agent::{Run, Verb};
 use localpool::host::{
-    Dm, Extent, Kind,
+    DeviceKind, Dm, Extent,
     fake::{FakeHost, Fault, Platter, SparseBytes},
 };
 use localpool::pool::Standing;
@@ -199,7 +199,7 @@ fn it_is_forgotten_once_it_is_unplugged() {
 }
 
 /// A device that the host has built on a tenant's volume, and that shows what the tenant wrote there.
-fn tenants(host: &FakeHost, kind: Kind) -> (Arc<Platter>, SparseBytes) {
+fn tenants(host: &FakeHost, kind: DeviceKind) -> (Arc<Platter>, SparseBytes) {
     let (_, forged, _) = carved();
     let built = host.add_disk("dm-0", "", geometry());
     built.put_content(forged.content());
@@ -213,8 +213,8 @@ fn tenants(host: &FakeHost, kind: Kind) -> (Arc<Platter>, SparseBytes) {
     (built, content)
 }
 
-fn volume_group() -> Kind {
-    Kind::Dm(Dm { name: "vg-lv".to_owned(), uuid: "LVM-abc".to_owned(), suspended: false })
+fn volume_group() -> DeviceKind {
+    DeviceKind::Dm(Dm { name: "vg-lv".to_owned(), uuid: "LVM-abc".to_owned(), suspended: false })
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_label_that_a_tenant_wrote_into_what_he_built_on_a_volume_makes_no_pool_disk
 fn what_is_built_on_a_disk_that_was_never_ours_is_used_by_its_own_label_where_it_is_multipath() {
     let host = Arc::new(FakeHost::default());
     let below = host.add_disk("fake0", "SERIAL-1", geometry());
-    tenants(&host, Kind::Dm(Dm { uuid: "mpath-1".to_owned(), name: "m".to_owned(), suspended: false }));
+    tenants(&host, DeviceKind::Dm(Dm { uuid: "mpath-1".to_owned(), name: "m".to_owned(), suspended: false }));
     cannot_be_read(&below);
     let mut node = start(&host);
     node.passes().expect("looks");

@@ -5,6 +5,7 @@
 //! row in `MODULES`; a new exception needs a reason.
 
 mod names;
+mod types;
 mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,7 +257,7 @@ fn a_module_imports_only_from_its_left_and_effects_stay_in_their_places() {
 /// Everything else that others need is an item of `mod.rs`. Samples and the fake host are for tests alone.
 const FACADES: [(&str, &[&str]); 11] = [
     // Functions that say little without the name of their part, and the parts that tests try on a real kernel.
-    ("host", &["ioctl", "links", "machine_id", "patience", "signature", "state", "stdout", "sysfs", "table"]),
+    ("host", &["ioctl", "links", "machine_id", "timeout", "signature", "state", "stdout", "sysfs", "table"]),
     // `label` is the shape of what is on a disk; `record` reads and writes it.
     ("device", &["duplicate", "fact_table", "id", "label", "lvm_filter", "record", "udev_rules"]),
     ("claim", &[]),

@@ -34,27 +34,40 @@ impl Named {
     }
 }
 
+/// The words that begin a type.
+const TYPES: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
+
+/// A type that a file declares in a module: not one of a trait, a function or a macro.
+#[derive(Debug)]
+pub struct DeclaredType {
+    pub name: String,
+    pub line: usize,
+    pub in_test: bool,
+}
+
 /// All names in a file, and those that belong to this crate, by their path from the root.
 pub struct Names {
     pub all: Vec<Named>,
     pub ours: Vec<Named>,
+    pub types: Vec<DeclaredType>,
     /// Modules for tests alone, in files of their own.
     pub test_modules: Vec<String>,
 }
 
 impl Names {
     pub fn of(place: &str, text: &str) -> Self {
-        let mut walk = Walk { tokens: tokens(text), at: 0, found: Vec::new(), test_modules: Vec::new() };
+        let mut walk =
+            Walk { tokens: tokens(text), at: 0, found: Vec::new(), types: Vec::new(), test_modules: Vec::new() };
         let mut module: Vec<String> = place.split('/').map(str::to_owned).collect();
         if module.last().is_some_and(|last| last == "mod") {
             module.pop();
         }
-        let Walk { found, test_modules, .. } = walk.run(&module);
+        let Walk { found, types, test_modules, .. } = walk.run(&module);
         let ours = found
             .iter()
             .filter_map(|(named, inside)| Some(Named { path: from_root(&named.path, inside)?, ..*named }))
             .collect();
-        Self { all: found.into_iter().map(|(named, _)| named).collect(), ours, test_modules }
+        Self { all: found.into_iter().map(|(named, _)| named).collect(), ours, types, test_modules }
     }
 }
 
@@ -177,6 +190,7 @@ struct Walk {
     at: usize,
     /// Each name, and its module.
     found: Vec<(Named, Vec<String>)>,
+    types: Vec<DeclaredType>,
     test_modules: Vec<String>,
 }
 
@@ -217,6 +231,12 @@ impl Walk {
                 self.at += 1;
             } else if self.word(0).starts_with(is_word) {
                 let in_test = test_item || open.iter().any(|(_, test)| *test);
+                if TYPES.contains(&self.word(0)) && self.word(1).starts_with(char::is_uppercase) {
+                    let line = self.tokens[self.at].line;
+                    if open.iter().all(|(module, _)| *module) {
+                        self.types.push(DeclaredType { name: self.word(1).to_owned(), line, in_test });
+                    }
+                }
                 let after_dyn = self.at > 0 && self.tokens[self.at - 1].word == "dyn";
                 let paths = self.path(Vec::new());
                 let named = |(path, line)| (Named { path, line, in_test, after_dyn }, inside.clone());
@@ -231,6 +251,7 @@ impl Walk {
             tokens: Vec::new(),
             at: 0,
             found: std::mem::take(&mut self.found),
+            types: std::mem::take(&mut self.types),
             test_modules: std::mem::take(&mut self.test_modules),
         }
     }

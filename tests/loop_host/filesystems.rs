@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use localpool::host::{
-    BlockDevice, Extent, Filesystems, FsIdentity, FsKind, HostError, Limits, Mounts, PartitionMap, RealDisk,
-    RealFilesystems, RealMounts,
+    BlockDevice, Extent, FilesystemTimeouts, Filesystems, FsIdentity, FsKind, HostError, Mounts, PartitionMap,
+    RealDisk, RealFilesystems, RealMounts,
 };
 use uuid::Uuid;
 
@@ -232,7 +232,7 @@ fn fake_tool(disk: &Loop, name: &str, script: &str) -> RealFilesystems {
     let file = disk.dir.path().join(name);
     fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    let limits = Limits { make: Duration::from_secs(1), ..Limits::default() };
+    let limits = FilesystemTimeouts { make: Duration::from_secs(1), ..FilesystemTimeouts::default() };
     RealFilesystems::new(limits).with_search_path(disk.dir.path().as_os_str())
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use localpool::host::{Access, DevNo, Extent, FsKind, Kind, Mounts, PartitionMap, RawDisk, RealDisk, RealMounts};
+use localpool::host::{Access, DevNo, DeviceKind, Extent, FsKind, Mounts, PartitionMap, RawDisk, RealDisk, RealMounts};
 use tempfile::TempDir;
 
 pub const MIB: u64 = 1 << 20;
@@ -107,7 +107,7 @@ impl Loop {
             offloads_zeroes: true,
             discards: true,
             diskseq: Some(attribute("diskseq").trim().parse().unwrap()),
-            ..RawDisk::named(self.name().into(), self.path.clone(), devno, Kind::Loop(None))
+            ..RawDisk::named(self.name().into(), self.path.clone(), devno, DeviceKind::Loop(None))
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use localpool::host::{Bind, Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetKind};
+use localpool::host::{Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetAccess, TargetKind};
 use uuid::Uuid;
 
 use crate::fixture::{Loop, MIB, Target, mount, run};
@@ -72,7 +72,7 @@ fn loop_a_read_only_bind_refuses_writes_keeps_the_flags_and_leaves_its_source_wr
     let disk = ext4();
     let (staged, published) = (Target::new(&disk, "staged"), Target::new(&disk, "published"));
     RealMounts.mount(&disk.path, &staged.0, FsKind::Ext4, &words(&["noexec", "nosuid", "noatime"])).unwrap();
-    RealMounts.bind(&staged.0, &published.0, Bind::ReadOnly).unwrap();
+    RealMounts.bind(&staged.0, &published.0, TargetAccess::ReadOnly).unwrap();
     let error = fs::write(published.0.join("file"), "x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(nix::libc::EROFS));
     fs::write(staged.0.join("file"), "x").unwrap();
@@ -84,7 +84,7 @@ fn loop_a_read_only_bind_refuses_writes_keeps_the_flags_and_leaves_its_source_wr
     assert!(!staged.options().iter().any(|word| word == "ro"));
 
     let writable = Target::new(&disk, "writable");
-    RealMounts.bind(&staged.0, &writable.0, Bind::Writable).unwrap();
+    RealMounts.bind(&staged.0, &writable.0, TargetAccess::ReadWrite).unwrap();
     fs::write(writable.0.join("other"), "y").unwrap();
 }
 
@@ -95,7 +95,7 @@ fn loop_a_device_node_is_bound_to_a_file_and_the_file_is_then_the_device() {
     let path = disk.dir.path().join("pod/block");
     RealMounts.make_target(&path, TargetKind::File).unwrap();
     let target = Target(path);
-    RealMounts.bind(&disk.path, &target.0, Bind::Writable).unwrap();
+    RealMounts.bind(&disk.path, &target.0, TargetAccess::ReadWrite).unwrap();
     let bound = fs::metadata(&target.0).unwrap();
     assert!(bound.file_type().is_block_device());
     assert_eq!(bound.rdev(), fs::metadata(&disk.path).unwrap().rdev());
@@ -127,7 +127,7 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
             assert!(refusal(RealMounts.make_target(path, kind)).contains("is a symlink"));
         }
         assert!(refusal(RealMounts.mount(&disk.path, path, FsKind::Ext4, &[])).contains("is a symlink"));
-        assert!(refusal(RealMounts.bind(&folder, path, Bind::Writable)).contains("is a symlink"));
+        assert!(refusal(RealMounts.bind(&folder, path, TargetAccess::ReadWrite)).contains("is a symlink"));
         assert!(RealMounts.remove_target(path).is_err());
         RealMounts.unmount(path).unwrap();
         assert!(path.is_symlink());
@@ -136,8 +136,8 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
     assert!(refusal(RealMounts.make_target(&file, TargetKind::Directory)).contains("is not a directory"));
     assert!(refusal(RealMounts.make_target(&folder, TargetKind::File)).contains("is not a file"));
     assert!(refusal(RealMounts.mount(&disk.path, &file, FsKind::Ext4, &[])).contains("is not a directory"));
-    assert!(refusal(RealMounts.bind(&folder, &file, Bind::Writable)).contains("is not a directory"));
-    assert!(refusal(RealMounts.bind(&disk.path, &folder, Bind::Writable)).contains("is not a file"));
+    assert!(refusal(RealMounts.bind(&folder, &file, TargetAccess::ReadWrite)).contains("is not a directory"));
+    assert!(refusal(RealMounts.bind(&disk.path, &folder, TargetAccess::ReadWrite)).contains("is not a file"));
     assert!(RealMounts.make_target(&file.join("below"), TargetKind::Directory).is_err());
     assert!(!real.mounted());
 

@@ -5,12 +5,12 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 
-use localpool::host::{BlockDevice, Contents, Filesystems, PartitionMap, Probe, RealFilesystems, signature};
+use localpool::host::{BlockDevice, Filesystems, PartitionMap, Probe, ProbeResult, RealFilesystems, signature};
 
 use crate::fixture::{Loop, MIB, SECTORS, extent, run};
 use crate::needs_root;
 
-fn looked(disk: &Loop) -> Contents {
+fn looked(disk: &Loop) -> ProbeResult {
     match signature::probe(&disk.raw()) {
         Probe::Looked(contents) => contents,
         other => panic!("{other:?}"),
@@ -41,11 +41,11 @@ fn loop_a_blank_disk_has_nothing_and_is_busy_only_while_somebody_holds_it() {
     needs_root!();
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
-        assert_eq!(looked(&disk), Contents::default());
+        assert_eq!(looked(&disk), ProbeResult::default());
         let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.path).unwrap();
-        assert_eq!(looked(&disk), Contents { busy: true, ..Contents::default() });
+        assert_eq!(looked(&disk), ProbeResult { busy: true, ..ProbeResult::default() });
         drop(holder);
-        assert_eq!(looked(&disk), Contents::default());
+        assert_eq!(looked(&disk), ProbeResult::default());
     }
 }
 

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use localpool::host::{
-    Bind, FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap,
-    RealFilesystems, RealHost, RealMounts, Roots, StateDir,
+    FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap, RealFilesystems,
+    RealHost, RealMounts, Roots, StateDir, TargetAccess,
 };
 use uuid::Uuid;
 
@@ -72,12 +72,12 @@ fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_i
     for kind in FsKind::ALL {
         let (disk, staged) = mounted(kind);
         let published = Target::new(&disk, "published");
-        RealMounts.bind(&staged.0, &published.0, Bind::ReadOnly).unwrap();
+        RealMounts.bind(&staged.0, &published.0, TargetAccess::ReadOnly).unwrap();
         assert!(published.options().iter().any(|word| word == "ro"));
         assert_eq!(state(&published), well(kind), "{kind:?}");
 
         let writable = Target::new(&disk, "writable");
-        RealMounts.bind(&staged.0, &writable.0, Bind::Writable).unwrap();
+        RealMounts.bind(&staged.0, &writable.0, TargetAccess::ReadWrite).unwrap();
         // Of the superblock, through one of its mounts.
         run("mount", &["-o", "remount,ro", staged.0.to_str().unwrap()]);
         for target in [&staged, &published, &writable] {
@@ -145,7 +145,7 @@ fn loop_a_filesystem_that_was_shut_down_says_so_and_after_a_new_mount_is_well() 
     for kind in [FsKind::Ext4, FsKind::Xfs] {
         let (disk, target) = mounted(kind);
         let bound = Target::new(&disk, "bound");
-        RealMounts.bind(&target.0, &bound.0, Bind::ReadOnly).unwrap();
+        RealMounts.bind(&target.0, &bound.0, TargetAccess::ReadOnly).unwrap();
         // Not by the words of newer kernels alone.
         let mut before = row(&target.0);
         shut_down(&target);

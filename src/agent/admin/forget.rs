@@ -10,7 +10,7 @@ use crate::agent::{
     verb::Run,
 };
 use crate::device::{DiskId, may_be_hardware};
-use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
+use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, ReportedVolume, Standing, VolumeView};
 
 /// Goes on after the volume's name.
 const GIVEN_UP: &str = "is given up: deleting it succeeds, and erases nothing";
@@ -95,7 +95,7 @@ impl Reconciler {
     }
 
     /// What PoolVolumes say now. The journal gets it in a dry run as well, because it is a fact.
-    fn tell_own(&mut self) -> Result<Vec<ToldVolume>, OwnError> {
+    fn tell_own(&mut self) -> Result<Vec<ReportedVolume>, OwnError> {
         let own = self.ask(Wanted::Own)?.own?;
         self.learn_own(Ok(own.clone()))?;
         Ok(own)
@@ -107,7 +107,7 @@ impl Reconciler {
         if self.has_lost(id) {
             return self.give_up_lost(id, run);
         }
-        let on: Vec<ToldVolume> = own.into_iter().filter(|told| told.disk == *id).collect();
+        let on: Vec<ReportedVolume> = own.into_iter().filter(|told| told.disk == *id).collect();
         if on.is_empty() {
             return Err(AdminError::NoSuchDisk(id.to_string()));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::AdminError;
-use crate::agent::{reconciler::Reconciler, verb::Run, worked_on::WorkedOn};
+use crate::agent::{errand::ErrandKey, reconciler::Reconciler, verb::Run};
 use crate::device::{DiskId, Size};
 use crate::pool::{LostClaim, PoolError, VolumeView};
 
@@ -36,7 +36,7 @@ impl Reconciler {
         if run == Run::Real {
             let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
             // One at a time of a volume: settled both ways, it would be on no disk.
-            self.done_in_time(WorkedOn::Volume(id), move || pool.settle(&wanted))?;
+            self.done_in_time(ErrandKey::Volume(id), move || pool.settle(&wanted))?;
             lines.extend(settlement.aside.iter().map(|aside| {
                 format!("`localpool volume adopt {}` makes that a volume that can be used or deleted", aside.id)
             }));

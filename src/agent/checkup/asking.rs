@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::host::patience::{BOUND, Patience};
+use crate::host::timeout::{DEVICE_TIMEOUT, Timeouts};
 
 /// How long a checkup waits for one answer before it goes on; the question is asked again when it has come.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -11,18 +11,18 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// Who owes an answer, and since when in monotonic time.
 #[derive(Debug)]
 pub struct Asking<Whom> {
-    patience: Patience<Whom>,
+    timeouts: Timeouts<Whom>,
     since: BTreeMap<Whom, Duration>,
 }
 
 impl<Whom: Ord + Clone> Asking<Whom> {
     pub fn new() -> Self {
-        Self { patience: Patience::new(MOMENT), since: BTreeMap::new() }
+        Self { timeouts: Timeouts::new(MOMENT), since: BTreeMap::new() }
     }
 
     /// Those that are not `here` any more owe nothing.
     pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
-        self.patience.forget(&here);
+        self.timeouts.forget(&here);
         self.since.retain(|whom, _| here(whom));
     }
 
@@ -34,7 +34,7 @@ impl<Whom: Ord + Clone> Asking<Whom> {
         question: impl FnOnce() -> T + Send + 'static,
         answered: impl FnOnce() + Send + 'static,
     ) -> Option<T> {
-        let answer = self.patience.errand(whom, question, answered);
+        let answer = self.timeouts.errand(whom, question, answered);
         match answer {
             Ok(answer) => {
                 self.since.remove(whom);
@@ -49,6 +49,6 @@ impl<Whom: Ord + Clone> Asking<Whom> {
 
     /// Whether it has had its time: a disk that was asleep needs some.
     pub fn is_overdue(&self, whom: &Whom, now: Duration) -> bool {
-        self.since.get(whom).is_some_and(|since| now.saturating_sub(*since) >= BOUND)
+        self.since.get(whom).is_some_and(|since| now.saturating_sub(*since) >= DEVICE_TIMEOUT)
     }
 }

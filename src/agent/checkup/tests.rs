@@ -92,7 +92,7 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
     node.look();
     assert_eq!(node.reasons("fake1"), ["DiskSpareLow"]);
     assert_eq!(node.reasons("fake0"), [] as [String; 0], "it may be asleep");
-    node.host.advance(patience::BOUND);
+    node.host.advance(timeout::DEVICE_TIMEOUT);
     assert!(node.look());
     assert_eq!(node.reasons("fake0"), ["DiskNotAnswering"]);
     let asked = node.host.health_asked();
@@ -128,7 +128,7 @@ fn a_disk_that_is_gone_keeps_what_was_wrong_with_it_and_its_counters_begin_again
 #[test]
 fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warning() {
     let mut raw = node().checkup.pool.usable_disks().remove(0).1;
-    assert_eq!(keep(&raw), KEEP);
+    assert_eq!(keep(&raw), REMEMBERED_FOR);
     raw.name = "nvme0n1".into();
     assert_eq!(keep(&raw), EVERY);
 }

@@ -11,7 +11,7 @@ use crate::agent::{
     reconciler::Reconciler,
     wipe::{as_if_blank, orders_wipe_of},
 };
-use crate::claim::{Ballot, Candidacy, Election, LayoutError, Rule, elect, to_ask};
+use crate::claim::{Ballot, Candidacy, Election, LayoutError, Rule, devices_to_ask, elect};
 use crate::device::{
     Device, DiskId, Snapshot,
     label::{Layout, SetRef},
@@ -34,7 +34,7 @@ impl Reconciler {
             given_back: &given_back,
             fits,
         };
-        let asked = to_ask(&ballot);
+        let asked = devices_to_ask(&ballot);
         if asked.is_empty() {
             return elect(&ballot);
         }

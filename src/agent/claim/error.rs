@@ -5,7 +5,7 @@ use crate::claim::NoAnswer;
 use crate::device::DiscoveryError;
 use crate::host::{
     HostError, IoError,
-    patience::{PatienceError, TooLate},
+    timeout::{TimeoutError, TooLate},
 };
 use crate::pool::{ApplyError, BareError, StoreError};
 
@@ -18,7 +18,7 @@ pub(in crate::agent) enum ClaimError {
     Look(#[from] DiscoveryError),
     /// It does not answer, or not yet.
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     /// What was decided for this pass is decided anew by the next one.
     #[error(transparent)]
     Late(#[from] TooLate),

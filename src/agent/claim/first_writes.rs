@@ -12,7 +12,7 @@ use crate::device::{
     Device, DiskId, Owner,
     label::{Hardware, Layout, SetRef},
 };
-use crate::host::{Access, Contents, Disk, Host, Openers, Probe, patience::Late};
+use crate::host::{Access, Disk, Host, Openers, Probe, ProbeResult, timeout::Late};
 use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, reads_as_zeros,
 };
@@ -36,7 +36,7 @@ impl Taking {
         exclusive.prove_unopened(Openers::Writers)?;
         // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
         match host.probe(&now.raw) {
-            Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
+            Probe::Looked(ProbeResult { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
             Probe::Failed(why) => return Err(ClaimError::Probe(why)),
             Probe::Looked(_) | Probe::NotLooked => return Err(ClaimError::NotBlank),
         }

@@ -6,16 +6,16 @@ use uuid::Uuid;
 
 use super::*;
 use crate::agent::{
+    errand::ErrandKey,
     reconciler::PassReport,
     verb::{Run, Verb},
-    worked_on::WorkedOn,
 };
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
 use crate::host::{
-    Extent, Geometry, Offer,
+    Extent, Geometry, ProvisionerOffer,
     fake::{FakeHost, Fault, Platter},
-    patience::Patience,
+    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
 
@@ -193,9 +193,9 @@ fn the_next_disk_of_a_set_is_claimed_without_an_event_when_the_first_is_not_blan
 #[test]
 fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
     let (host, mut agent) = machine();
-    host.edit("fake0", |raw| raw.offered = Offer::By("/mnt/disks/a".into()));
+    host.edit("fake0", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/a".into()));
     assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
-    host.edit("fake1", |raw| raw.offered = Offer::By("/mnt/disks/b".into()));
+    host.edit("fake1", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/b".into()));
     let (_, last) = passes(&mut agent, 2);
     assert_eq!(last.snapshot.devices[1].verdict, Verdict::Ours);
     let Verdict::Theirs(reason) = &last.snapshot.devices[0].verdict else { panic!("{:?}", last.snapshot.devices[0]) };
@@ -402,14 +402,14 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
         host.unplug("fake1");
         let rule = Rule { layout, ..sample::rule("set") };
         agent.set_rules(vec![rule.clone()]);
-        agent.errands = Patience::new(Duration::from_millis(300));
+        agent.errands = Timeouts::new(Duration::from_millis(300));
         host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
         let mut last = passes(&mut agent, 1).1;
         while !agent.errands.is_waiting_for(&(&last.snapshot.devices[0].id).into()) {
             last = passes(&mut agent, 1).1;
         }
         agent.set_rules(Vec::new());
-        let (disk, id) = (host.platter("fake0").expect("a disk"), WorkedOn::from(&last.snapshot.devices[0].id));
+        let (disk, id) = (host.platter("fake0").expect("a disk"), ErrandKey::from(&last.snapshot.devices[0].id));
         disk.set_hangs(false);
         while agent.errands.is_waiting_for(&id) {
             std::thread::yield_now();

@@ -159,13 +159,13 @@ mod takings {
     use crate::claim::sample;
     use crate::device::{Reason, label::Layout, sample::unclaimed};
 
-    fn claim(set: &str, name: &str) -> Elected {
+    fn claim(set: &str, name: &str) -> ElectedClaim {
         let set = sample::rule(set).set;
         let device = unclaimed(name).id;
-        Elected { set, device, name: name.into(), layout: Layout::Carved {}, zeros: true }
+        ElectedClaim { set, device, name: name.into(), layout: Layout::Carved {}, zeros: true }
     }
 
-    fn claimed(chosen: &[Elected], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<KernelName> {
+    fn claimed(chosen: &[ElectedClaim], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<KernelName> {
         let name = |action| match action {
             Action::Claim(claim) => claim.name,
             other => panic!("{other:?}"),
@@ -197,7 +197,7 @@ mod takings {
     #[test]
     fn a_disk_that_others_promise_keeps_what_is_on_it() {
         let snapshot = Snapshot { at: Duration::ZERO, devices: vec![unclaimed("sda"), unclaimed("sdb")] };
-        let wipe = |name: &str| Wipe { set: sample::rule("fast").set, name: name.into() };
+        let wipe = |name: &str| ElectedWipe { set: sample::rule("fast").set, name: name.into() };
         let promise = Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/sda".into(), device: None };
         let decided = wipes(vec![wipe("sda"), wipe("sdb"), wipe("sdz")], &[promise], &snapshot);
         let why = Reason::Promised { volume: "pv-1".to_owned(), provisioner: None };

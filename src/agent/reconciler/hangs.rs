@@ -25,7 +25,7 @@ fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
     agent.memory.discovery = agent.memory.discovery.waiting_at_most(BOUND);
-    agent.errands = Patience::new(BOUND);
+    agent.errands = Timeouts::new(BOUND);
     agent
 }
 
@@ -160,13 +160,13 @@ fn a_disk_that_is_unplugged_while_it_hangs_leaves_all_patience_to_the_others_and
     let mut agent = start(&host, &sample::rule("set"));
     sick.set_hangs_at(Some("write"));
     let raw = host.scan().expect("a look").remove(0);
-    let id = WorkedOn::Disk(crate::device::id::hardware(&raw, None).into());
+    let id = ErrandKey::Disk(crate::device::id::hardware_id(&raw, None).into());
     while !agent.errands.is_waiting_for(&id) {
         agent = pass(agent).0;
     }
     host.unplug("fake0");
     agent = pass(agent).0;
-    assert_eq!(agent.errands.patience(), BOUND);
+    assert_eq!(agent.errands.timeout(), BOUND);
     assert!(agent.errands.is_waiting_for(&id), "it is under way, should the disk come back");
     sick.set_hangs(false);
 }

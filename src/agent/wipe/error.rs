@@ -3,8 +3,8 @@
 use crate::device::DiscoveryError;
 use crate::host::{
     HostError, IoError,
-    patience::{PatienceError, TooLate},
     table::TableError,
+    timeout::{TimeoutError, TooLate},
 };
 
 const DELETE: &str = "delete them first, if nothing on them is needed";
@@ -18,7 +18,7 @@ pub(in crate::agent) enum WipeError {
     NotKnown,
     /// It does not answer, or not yet.
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     /// What was decided for this pass is decided anew by the next one.
     #[error(transparent)]
     Late(#[from] TooLate),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::{reconciler::PassReport, worked_on::WorkedOn};
-use crate::claim::{Filter, Named, NoAnswer, Promise, sample};
+use crate::agent::{errand::ErrandKey, reconciler::PassReport};
+use crate::claim::{Filter, NamedPaths, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Fault, Platter},
-    patience::Patience,
     table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes},
+    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 
@@ -27,7 +27,7 @@ struct Case {
 }
 
 fn order(paths: &[&str]) -> Rule {
-    let named = Named { paths: paths.iter().map(PathBuf::from).collect(), wipe: true };
+    let named = NamedPaths { paths: paths.iter().map(PathBuf::from).collect(), wipe: true };
     let max_devices = u32::try_from(paths.len()).ok();
     Rule { filter: Filter::of_named(), named: Some(named), max_devices, created: 5, ..sample::rule("lv/fast") }
 }
@@ -235,7 +235,7 @@ fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it(
 #[test]
 fn without_the_order_or_under_a_dry_run_nothing_is_wiped() {
     let mut keep = order(&["/dev/fake0"]);
-    keep.named = keep.named.map(|named| Named { wipe: false, ..named });
+    keep.named = keep.named.map(|named| NamedPaths { wipe: false, ..named });
     let dry = Rule { dry_run: true, ..order(&["/dev/fake0"]) };
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..order(&["/dev/fake0"]) };
     for rule in [keep, dry, elsewhere, order(&["/dev/fake9"]), order(&[])] {
@@ -442,7 +442,7 @@ fn a_disk_that_a_program_writes_to_is_not_wiped() {
 #[test]
 fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answers() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-    case.agent.errands = Patience::new(Duration::from_millis(300));
+    case.agent.errands = Timeouts::new(Duration::from_millis(300));
     case.mkfs("fake0");
     case.pass();
     case.host.advance(AGE);
@@ -450,7 +450,7 @@ fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answer
     let pass = case.pass();
     assert!(words(&pass, "fake0").contains("more than 300ms"), "{}", words(&pass, "fake0"));
     case.agent.set_rules(Vec::new());
-    let (disk, id) = (case.platter("fake0"), WorkedOn::from(&pass.snapshot.devices[0].id));
+    let (disk, id) = (case.platter("fake0"), ErrandKey::from(&pass.snapshot.devices[0].id));
     disk.set_hangs(false);
     while case.agent.errands.is_waiting_for(&id) {
         std::thread::yield_now();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, text, tolerations};
-use crate::claim::{Elements, LISTS, MOST_BYTES};
+use crate::claim::{EXPRESSION_MAX_BYTES, ElementKind, LIST_FILTERS};
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,13 +92,13 @@ fn filter() -> Value {
             "minSize": quantity("The size of the smallest device. Default: 1Gi; 0 means no minimum."),
             "maxSize": quantity("The size of the largest device."),
             "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must report about its own health (SMART). NotFailing: no failure. Passed: that it is healthy; excludes devices that report nothing. Absent: the device is not asked."},
-            "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "One more condition for a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
+            "expression": {"type": "string", "maxLength": EXPRESSION_MAX_BYTES, "description": "One more condition for a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
-    for list in LISTS {
+    for list in LIST_FILTERS {
         filter["properties"][list.field] = match list.elements {
-            Elements::Numbers { .. } => integers(list.description),
-            Elements::Parts | Elements::Words | Elements::Globs(_) => texts(list.description),
+            ElementKind::Numbers { .. } => integers(list.description),
+            ElementKind::Parts | ElementKind::Words | ElementKind::Globs(_) => texts(list.description),
         };
     }
     filter

@@ -5,12 +5,12 @@
 
 mod device_pool;
 mod health;
-mod kept;
 mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
 mod pool_volume;
+mod pruning;
 mod schema;
 mod volume_reason;
 
@@ -31,8 +31,8 @@ pub use local_volume_discovery_result::{
     LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
-pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
-pub use volume_reason::Reason;
+pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus};
+pub use volume_reason::VolumeReason;
 
 /// Group of our own objects.
 pub const GROUP: &str = "localpool.dev";
@@ -73,7 +73,7 @@ pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
         Some(_) => {}
     }
     let ours = all().into_iter().find(|ours| ours.metadata.name == crd.metadata.name)?;
-    let dropped = kept::first_dropped(crd, &ours)?;
+    let dropped = pruning::first_dropped(crd, &ours)?;
     Some(format!("another schema replaced it, which drops unknown fields, such as {dropped}"))
 }
 

@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
-use super::volume_reason::Reason;
+use super::volume_reason::VolumeReason;
+use crate::claim::VolumeMode;
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,12 +80,6 @@ pub struct PoolVolumeSpec {
     pub intent: Intent,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum VolumeMode {
-    Block,
-    Filesystem,
-}
-
 /// What a deletion of the object means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Intent {
@@ -104,7 +99,7 @@ pub struct PoolVolumeStatus {
     /// One word for machines, if the phase alone does not say why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub reason: Option<Reason>,
+    pub reason: Option<VolumeReason>,
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

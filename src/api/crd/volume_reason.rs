@@ -13,12 +13,12 @@ macro_rules! reasons {
         /// One word. A word of a later version is kept unchanged, and has no meaning here.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(from = "String", into = "String")]
-        pub enum Reason {
+        pub enum VolumeReason {
             $($(#[$doc])* $reason,)+
             Other(String),
         }
 
-        impl Reason {
+        impl VolumeReason {
             pub fn word(&self) -> &str {
                 match self {
                     $(Self::$reason => stringify!($reason),)+
@@ -27,7 +27,7 @@ macro_rules! reasons {
             }
         }
 
-        impl From<String> for Reason {
+        impl From<String> for VolumeReason {
             fn from(word: String) -> Self {
                 match word.as_str() {
                     $(stringify!($reason) => Self::$reason,)+
@@ -72,13 +72,13 @@ reasons! {
     Internal,
 }
 
-impl From<Reason> for String {
-    fn from(reason: Reason) -> Self {
+impl From<VolumeReason> for String {
+    fn from(reason: VolumeReason) -> Self {
         reason.word().to_owned()
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for VolumeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
@@ -90,11 +90,13 @@ mod tests {
 
     #[test]
     fn each_word_is_read_as_it_is_written_and_one_of_a_later_version_is_kept() {
-        let later = Reason::Other("TooWarm".to_owned());
-        for (reason, word) in [(Reason::Full, "Full"), (Reason::VolumeMissing, "VolumeMissing"), (later, "TooWarm")] {
+        let later = VolumeReason::Other("TooWarm".to_owned());
+        for (reason, word) in
+            [(VolumeReason::Full, "Full"), (VolumeReason::VolumeMissing, "VolumeMissing"), (later, "TooWarm")]
+        {
             let text = serde_json::to_value(&reason).expect("JSON");
             assert_eq!((text.as_str(), reason.word()), (Some(word), word));
-            assert_eq!(serde_json::from_value::<Reason>(text).expect("read"), reason);
+            assert_eq!(serde_json::from_value::<VolumeReason>(text).expect("read"), reason);
         }
     }
 }

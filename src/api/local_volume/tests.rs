@@ -64,12 +64,12 @@ fn the_operators_manifest_is_a_rule_for_each_class() {
     assert_eq!(fs.set.name, SetName::new("openshift-local-storage", "local-disks/local-sc"));
     assert_eq!((fs.class.as_str(), fs.volume_mode, fs.fs), ("local-sc", Some(VolumeMode::Filesystem), FsKind::Xfs));
     let paths = ["/dev/disk/by-id/wwn-0x5000c500a1b2c3d4", "/dev/sdc"].map(PathBuf::from).to_vec();
-    assert_eq!(fs.named, Some(Named { paths, wipe: false }));
+    assert_eq!(fs.named, Some(NamedPaths { paths, wipe: false }));
     assert_eq!((fs.max_devices, fs.min_devices, fs.layout.clone()), (Some(2), 0, Layout::Whole {}));
     assert_eq!((fs.filter.min_size, fs.filter.types.contains(&DeviceType::Lvm)), (0, true), "any size, any sort");
     assert_eq!((fs.tolerations.len(), fs.dry_run), (1, false));
     assert_eq!((block.class.as_str(), block.volume_mode), ("localblock-sc", Some(VolumeMode::Block)));
-    assert_eq!(block.named, Some(Named { paths: vec!["/dev/sdd".into()], wipe: true }));
+    assert_eq!(block.named, Some(NamedPaths { paths: vec!["/dev/sdd".into()], wipe: true }));
     assert_ne!(fs.set.uid, block.set.uid, "two owners");
     assert!(rules.iter().all(|rule| rule.node == NodeMatch::Selected));
     let elsewhere = parse_sets(OPERATORS, &Node::standalone("node-b")).0;

@@ -6,7 +6,7 @@ use crate::api::{
     quantity,
     strict::{Case, Field, Object},
 };
-use crate::claim::{Element, Elements, Expression, Filter, Glob, GlobCase, LISTS, ListFilter, MinHealth};
+use crate::claim::{ElementKind, Expression, Filter, Glob, GlobCase, LIST_FILTERS, ListElement, ListFilter, MinHealth};
 use crate::device::DeviceType;
 
 /// The smallest disk that a set without `minSize` takes.
@@ -44,7 +44,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
         let default = if given_min.is_none() { " (the default)" } else { "" };
         max_field.problem(format!("is below minSize {}{default}: no device could match", quantity::format(min_size)));
     }
-    let lists = LISTS.iter().map(|list| (list.field, elements(list, &include.field(&[list.field])))).collect();
+    let lists = LIST_FILTERS.iter().map(|list| (list.field, elements(list, &include.field(&[list.field])))).collect();
     let expression = expression(&include.field(&["expression"]));
     let healths = [("NotFailing", MinHealth::NotFailing), ("Passed", MinHealth::Passed)];
     let min_health = include.field(&["minHealth"]).one_of(&healths, Case::Exact);
@@ -85,16 +85,16 @@ fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Opt
 }
 
 /// The valid elements of a list.
-fn elements(list: &ListFilter, field: &Field<'_, '_>) -> Vec<Element> {
+fn elements(list: &ListFilter, field: &Field<'_, '_>) -> Vec<ListElement> {
     let texts = || field.strings().unwrap_or_default().into_iter();
     match list.elements {
-        Elements::Parts | Elements::Words => texts().map(Element::Text).collect(),
-        Elements::Globs(case) => globs(field, case).into_iter().map(Element::Glob).collect(),
-        Elements::Numbers { least, most, check } => {
+        ElementKind::Parts | ElementKind::Words => texts().map(ListElement::Text).collect(),
+        ElementKind::Globs(case) => globs(field, case).into_iter().map(ListElement::Glob).collect(),
+        ElementKind::Numbers { least, most, check } => {
             let read = |element: Field<'_, '_>| {
                 let number = element.integer(least, most)?;
                 check(number).map_err(|what| element.problem(what)).ok()?;
-                Some(Element::Number(number))
+                Some(ListElement::Number(number))
             };
             field.list().unwrap_or_default().into_iter().filter_map(read).collect()
         }

@@ -11,11 +11,11 @@ use crate::claim::{
     rule::{Blankness, NodeMatch},
 };
 use crate::device::{Attachment, Device, NotFree, Reach, Verdict, id, label::SetRef};
-use crate::host::{Health, Kind, RawDisk};
+use crate::host::{DeviceKind, Health, RawDisk};
 
 /// Whether the kernel maps partitions on it: not on a partition, and not on a mapped device.
 pub(super) fn holds_table(raw: &RawDisk) -> bool {
-    !matches!(raw.kind, Kind::Partition(_) | Kind::Dm(_))
+    !matches!(raw.kind, DeviceKind::Partition(_) | DeviceKind::Dm(_))
 }
 
 impl<'a> SetTurn<'_, 'a> {
@@ -110,7 +110,7 @@ impl<'a> SetTurn<'_, 'a> {
     /// The disk that a partition is on.
     pub(super) fn disk_of(&self, device: &Device) -> Option<&'a RawDisk> {
         match &device.raw.kind {
-            Kind::Partition(partition) => self.hall.disks.get(partition.disk.as_str()).copied(),
+            DeviceKind::Partition(partition) => self.hall.disks.get(partition.disk.as_str()).copied(),
             _ => None,
         }
     }

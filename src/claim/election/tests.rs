@@ -7,11 +7,11 @@ use super::*;
 use crate::claim::{
     ballot::Candidacy,
     mismatch::Mismatch,
-    named::Named,
+    named::NamedPaths,
     rule::{Filter, MinHealth, Rule},
     sample::rule,
     unfit::LayoutError,
-    wipe::Spared,
+    wipe::NotWiped,
 };
 use crate::device::{
     Believed, Device, DeviceType, NotFree, Reason, Verdict, id,
@@ -149,7 +149,11 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
     let (rules, devices) = ([asks(Some(MinHealth::Passed)), asks(None)], [unasked, unclaimed("well")]);
     let case = Case::new(&rules, &devices);
-    assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".into()]), "the other one could not be taken anyway");
+    assert_eq!(
+        devices_to_ask(&case.ballot()),
+        BTreeSet::from(["well".into()]),
+        "the other one could not be taken anyway"
+    );
     let election = case.elect();
     assert_eq!(left(&election, "a", "never"), Rejection::Verdict(NotFree::Unknown("busy".to_owned())));
 }
@@ -327,7 +331,7 @@ fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_r
     for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
         let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
         let part = partition("sda", 1, guid);
-        let part = Device { id: id::hardware(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
+        let part = Device { id: id::hardware_id(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
         let parts =
             Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..raw() };
         let elected = run(&[parts], &[whole, part], &[], &ripe);
@@ -356,7 +360,7 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
 
 /// One class of a LocalVolume.
 fn naming(name: &str, paths: &[&str]) -> Rule {
-    let named = Named { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
+    let named = NamedPaths { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
     let max_devices = u32::try_from(paths.len()).ok();
     Rule { filter: Filter::of_named(), named: Some(named), max_devices, ..rule(name) }
 }
@@ -429,7 +433,7 @@ fn with_content(name: &str) -> Device {
 
 fn ordering(name: &str, paths: &[&str]) -> Rule {
     let rule = naming(name, paths);
-    Rule { named: rule.named.map(|named| Named { wipe: true, ..named }), ..rule }
+    Rule { named: rule.named.map(|named| NamedPaths { wipe: true, ..named }), ..rule }
 }
 
 fn wiped(election: &Election) -> Vec<&str> {
@@ -437,7 +441,12 @@ fn wiped(election: &Election) -> Vec<&str> {
 }
 
 /// An election on these disks, where the content of each may go when it has been there for so long.
-fn run_on_content(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], wipe: Result<Ripeness, Spared>) -> Election {
+fn run_on_content(
+    rules: &[Rule],
+    devices: &[Device],
+    has: &[(&str, u32)],
+    wipe: Result<Ripeness, NotWiped>,
+) -> Election {
     let mut case = Case::new(rules, devices);
     case.claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
     for device in devices.iter().filter(|device| device.verdict != Verdict::Unclaimed) {
@@ -462,7 +471,7 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     assert!(is_wiped && words.ends_with(soon), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
     assert!(!is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(Spared::InUse));
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
     assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
     assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");

@@ -10,7 +10,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, operator
 use regex::RegexBuilder;
 
 use super::facts::{DEVICE, FACTS, MOST_LINKS};
-use super::limits::{ExpressionError, MOST_BYTES, MOST_COST, MOST_DEPTH};
+use super::limits::{EXPRESSION_MAX_BYTES, ExpressionError, MOST_COST, MOST_DEPTH};
 
 /// A pattern is compiled at each use.
 const MATCH_COST: u64 = 200;
@@ -166,7 +166,7 @@ impl<'e> CostWalk<'e> {
 
     /// At most how long a list is that a macro goes through.
     fn length(&self, range: &IdedExpr) -> u64 {
-        let longest = MOST_BYTES.max(MOST_LINKS) as u64;
+        let longest = EXPRESSION_MAX_BYTES.max(MOST_LINKS) as u64;
         match &range.expr {
             Expr::List(list) => list.elements.len() as u64,
             Expr::Select(select) if self.is_device(&select.operand) => MOST_LINKS as u64,

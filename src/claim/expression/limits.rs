@@ -3,7 +3,7 @@
 use super::facts::fields;
 
 /// The longest text.
-pub const MOST_BYTES: usize = 2048;
+pub const EXPRESSION_MAX_BYTES: usize = 2048;
 
 /// Each level takes stack when it is evaluated, on whichever thread that is.
 pub(super) const MOST_DEPTH: usize = 32;
@@ -16,7 +16,7 @@ pub(super) const MOST_COST: u64 = 100_000;
 pub enum ExpressionError {
     #[error("is empty: omit the field if there is no condition")]
     Empty,
-    #[error("has {0} bytes; at most {MOST_BYTES} are allowed")]
+    #[error("has {0} bytes; at most {EXPRESSION_MAX_BYTES} are allowed")]
     TooLong(usize),
     #[error("is not valid CEL: {0}")]
     Syntax(String),

@@ -73,7 +73,9 @@ fn each_name_means_what_it_has_always_meant() {
     let network = Attachment { reach: Reach::Network, by: Some("Amazon EBS") };
     let mut said = String::new();
     for (of, attachment) in [(Device { raw, ..device() }, network), (bare, LOCAL)] {
-        let Value::Map(all) = facts(&Observed { device: &of, attachment, listing: None }) else { panic!("no map") };
+        let Value::Map(all) = facts(&Observed { device: &of, attachment, shown_verdict: None }) else {
+            panic!("no map")
+        };
         let mut lines: Vec<String> = all.map.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
         lines.sort_unstable();
         said.extend(lines);
@@ -144,7 +146,7 @@ fn what_is_not_known_or_not_allowed_is_refused_when_it_is_read() {
         let said = refusal(text);
         assert!(said.contains(why), "{text}: {said}");
     }
-    assert_eq!(refusal(&"a".repeat(MOST_BYTES + 1)), "has 2049 bytes; at most 2048 are allowed");
+    assert_eq!(refusal(&"a".repeat(EXPRESSION_MAX_BYTES + 1)), "has 2049 bytes; at most 2048 are allowed");
     parse("device.links.exists(device, device == '')");
 }
 

@@ -8,7 +8,7 @@ use super::{DemoVolume, MIB, StepDone, bytes, text};
 use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
 use crate::demo::{
     driver::{Clients, call},
-    error::Error,
+    error::DemoError,
     lab::Lab,
 };
 use crate::device::Size;
@@ -19,9 +19,9 @@ pub const WRITTEN: u64 = 8 * MIB;
 
 impl DemoVolume {
     /// Bytes at the start, in the middle and at the end of a raw volume, or as a file.
-    pub fn write(&mut self, lab: &Lab) -> Result<StepDone, Error> {
+    pub fn write(&mut self, lab: &Lab) -> Result<StepDone, DemoError> {
         let data = self.data(&self.target(lab));
-        let failed = |source| Error::io("write", data.display())(source);
+        let failed = |source| DemoError::io("write", data.display())(source);
         self.places = match self.wish.fs {
             Some(_) => vec![Extent { start: 0, end: WRITTEN }],
             None => {
@@ -38,18 +38,18 @@ impl DemoVolume {
         Ok(StepDone::new(begun, "random bytes, synced", format!("{what} {}, CRC-32 {crc:08x}", Size(written))))
     }
 
-    pub fn read_back(&self, lab: &Lab) -> Result<StepDone, Error> {
+    pub fn read_back(&self, lab: &Lab) -> Result<StepDone, DemoError> {
         let begun = Instant::now();
         let crc = self.verify(&self.data(&self.target(lab)))?;
         Ok(StepDone::new(begun, "every byte as it was written", format!("every byte agrees, CRC-32 {crc:08x}")))
     }
 
-    pub(super) fn verify(&self, data: &Path) -> Result<u32, Error> {
-        let file = File::open(data).map_err(Error::io("read", data.display()))?;
+    pub(super) fn verify(&self, data: &Path) -> Result<u32, DemoError> {
+        let file = File::open(data).map_err(DemoError::io("read", data.display()))?;
         self.pattern.verify(&file, &self.places).map_err(|error| self.wrong(chain(&error)))
     }
 
-    pub async fn stats(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
+    pub async fn stats(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {
         let request = NodeGetVolumeStatsRequest {
             volume_id: self.id.clone(),
             volume_path: text(&self.target(lab)),

@@ -10,7 +10,7 @@ use super::{DemoVolume, Growth, StepDone, bytes, capability, range, text};
 use crate::csi::proto::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
 use crate::demo::{
     driver::{Clients, call},
-    error::Error,
+    error::DemoError,
     lab::Lab,
 };
 use crate::device::Size;
@@ -18,7 +18,7 @@ use crate::host::{Extent, FsKind, Mounts, RealMounts, ioctl};
 
 impl DemoVolume {
     /// Grows it while it is published.
-    pub async fn expand(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
+    pub async fn expand(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {
         let target = self.target(lab);
         let before = self.measure(&target)?;
         let request = ControllerExpandVolumeRequest {
@@ -69,28 +69,28 @@ impl DemoVolume {
     }
 
     /// Only ext4 may fail so, and only if this process really lacks the capability.
-    fn waits_for_stage(&self, error: &Error) -> bool {
-        let refused = matches!(error, Error::Refused { code: tonic::Code::FailedPrecondition, .. });
+    fn waits_for_stage(&self, error: &DemoError) -> bool {
+        let refused = matches!(error, DemoError::Refused { code: tonic::Code::FailedPrecondition, .. });
         refused && self.wish.fs == Some(FsKind::Ext4) && !has_sys_resource()
     }
 
     /// Bytes of the filesystem or of the device at a target.
-    fn measure(&self, target: &Path) -> Result<u64, Error> {
+    fn measure(&self, target: &Path) -> Result<u64, DemoError> {
         if self.wish.fs.is_some() {
-            return Ok(RealMounts.usage(target).map_err(Error::host("measure the filesystem"))?.total);
+            return Ok(RealMounts.usage(target).map_err(DemoError::host("measure the filesystem"))?.total);
         }
         let node = File::open(target).and_then(ioctl::size);
-        node.map_err(Error::io("measure", target.display()))
+        node.map_err(DemoError::io("measure", target.display()))
     }
 
     /// The space that expansion added to a raw volume reads as zeros and can be written.
-    pub fn use_growth(&mut self, lab: &Lab) -> Result<(), Error> {
+    pub fn use_growth(&mut self, lab: &Lab) -> Result<(), DemoError> {
         let last = self.places.last().map_or(0, |place| place.end);
         if self.wish.fs.is_some() || last >= self.size {
             return Ok(());
         }
         let target = self.target(lab);
-        let failed = |source| Error::io("use what was added to", target.display())(source);
+        let failed = |source| DemoError::io("use what was added to", target.display())(source);
         let file = OpenOptions::new().read(true).write(true).open(&target).map_err(failed)?;
         let added = Extent { start: last, end: self.size.min(last + WRITTEN) };
         let mut bytes = vec![1; usize::try_from(added.len()).unwrap_or(0)];

@@ -8,7 +8,7 @@ mod staging;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::error::Error;
+use super::error::DemoError;
 use crate::csi::proto::{
     CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
     volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
@@ -78,7 +78,7 @@ impl StepDone {
 }
 
 impl DemoVolume {
-    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, StepDone), Error> {
+    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, StepDone), DemoError> {
         let request = CreateVolumeRequest {
             name: format!("demo-{}", wish.label),
             capacity_range: range(wish.size),
@@ -89,16 +89,16 @@ impl DemoVolume {
         let begun = Instant::now();
         let made = call("CreateVolume", wish.label, clients.controller.create_volume(request)).await?;
         let took = begun.elapsed();
-        let made = made.volume.ok_or_else(|| Error::wrong(wish.label, "CreateVolume answered without a volume"))?;
+        let made = made.volume.ok_or_else(|| DemoError::wrong(wish.label, "CreateVolume answered without a volume"))?;
         let size = bytes(wish.label, made.capacity_bytes)?;
         let guid = uuid::Uuid::parse_str(&made.volume_id)
-            .map_err(|_| Error::wrong(wish.label, format!("its id is {:?}", made.volume_id)))?;
+            .map_err(|_| DemoError::wrong(wish.label, format!("its id is {:?}", made.volume_id)))?;
         let Some((number, extent)) = disk.partition(guid)? else {
-            return Err(Error::wrong(wish.label, format!("{} has no partition of its id", disk.path().display())));
+            return Err(DemoError::wrong(wish.label, format!("{} has no partition of its id", disk.path().display())));
         };
         if extent.len() != size || size < wish.size {
             let words = format!("asked for {}, answered {size}, and its partition has {}", wish.size, extent.len());
-            return Err(Error::wrong(wish.label, words));
+            return Err(DemoError::wrong(wish.label, words));
         }
         let place = Size(extent.start);
         let detail =
@@ -134,18 +134,18 @@ impl DemoVolume {
         if self.wish.fs.is_some() { mounted.join("data") } else { mounted.to_owned() }
     }
 
-    fn wrong(&self, what: impl Into<String>) -> Error {
-        Error::wrong(self.label(), what)
+    fn wrong(&self, what: impl Into<String>) -> DemoError {
+        DemoError::wrong(self.label(), what)
     }
 
     /// Deletes it, whatever it holds.
-    pub async fn remove(&self, clients: &mut Clients) -> Result<(), Error> {
+    pub async fn remove(&self, clients: &mut Clients) -> Result<(), DemoError> {
         let request = DeleteVolumeRequest { volume_id: self.id.clone(), ..Default::default() };
         call("DeleteVolume", self.label(), clients.controller.delete_volume(request)).await.map(drop)
     }
 
     /// Deletes it; returns where it was, and proof that it held something.
-    pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<StepDone, Error> {
+    pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<StepDone, DemoError> {
         let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is not a UUID"))?;
         let found = disk.partition(guid)?.ok_or_else(|| self.wrong("its partition is gone before it was deleted"))?;
         if found.0 != self.number || found.1.start != self.extent.start {
@@ -175,8 +175,8 @@ fn range(size: u64) -> Option<CapacityRange> {
     Some(CapacityRange { required_bytes: i64::try_from(size).unwrap_or(i64::MAX), limit_bytes: 0 })
 }
 
-fn bytes(object: &str, wire: i64) -> Result<u64, Error> {
-    u64::try_from(wire).map_err(|_| Error::wrong(object, format!("the driver answered {wire} bytes")))
+fn bytes(object: &str, wire: i64) -> Result<u64, DemoError> {
+    u64::try_from(wire).map_err(|_| DemoError::wrong(object, format!("the driver answered {wire} bytes")))
 }
 
 fn text(path: &Path) -> String {

@@ -9,14 +9,14 @@ use crate::csi::proto::{
 };
 use crate::demo::{
     driver::{Clients, call},
-    error::Error,
+    error::DemoError,
     lab::Lab,
 };
 use crate::device::Size;
 use crate::host::{Mounts, RealMounts};
 
 impl DemoVolume {
-    pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
+    pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {
         let staging = self.staging(lab);
         let request = NodeStageVolumeRequest {
             volume_id: self.id.clone(),
@@ -31,7 +31,7 @@ impl DemoVolume {
             return Ok(StepDone { detail: "nothing to do".into(), gist: "raw: nothing to do".into(), took });
         };
         self.expect_mounted(lab, &staging, Some(fs.name()))?;
-        let total = RealMounts.usage(&staging).map_err(Error::host("measure the filesystem"))?.total;
+        let total = RealMounts.usage(&staging).map_err(DemoError::host("measure the filesystem"))?.total;
         if let Growth::AtNextStage { had } = self.growth {
             if total <= had {
                 return Err(self.wrong(format!("its filesystem still has {total} bytes after it was staged again")));
@@ -45,7 +45,7 @@ impl DemoVolume {
         Ok(StepDone { detail, gist: "filesystem made and mounted".into(), took })
     }
 
-    pub async fn publish(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
+    pub async fn publish(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {
         let target = self.target(lab);
         let request = NodePublishVolumeRequest {
             volume_id: self.id.clone(),
@@ -65,7 +65,7 @@ impl DemoVolume {
         Ok(done)
     }
 
-    fn expect_mounted(&self, lab: &Lab, target: &Path, fs: Option<&str>) -> Result<(), Error> {
+    fn expect_mounted(&self, lab: &Lab, target: &Path, fs: Option<&str>) -> Result<(), DemoError> {
         let mounts = lab.mounts()?;
         let found = mounts.iter().find(|mount| mount.target == target);
         match found {
@@ -75,7 +75,7 @@ impl DemoVolume {
         }
     }
 
-    pub async fn take_down(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
+    pub async fn take_down(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {
         let (target, staging) = (self.target(lab), self.staging(lab));
         let begun = Instant::now();
         let request = NodeUnpublishVolumeRequest { volume_id: self.id.clone(), target_path: text(&target) };
@@ -88,7 +88,7 @@ impl DemoVolume {
         Ok(done)
     }
 
-    pub async fn unstage(&self, clients: &mut Clients, lab: &Lab) -> Result<(), Error> {
+    pub async fn unstage(&self, clients: &mut Clients, lab: &Lab) -> Result<(), DemoError> {
         let staging_target_path = text(&self.staging(lab));
         let request = NodeUnstageVolumeRequest { volume_id: self.id.clone(), staging_target_path };
         call("NodeUnstageVolume", self.label(), clients.node.node_unstage_volume(request)).await.map(drop)

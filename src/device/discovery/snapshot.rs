@@ -6,7 +6,7 @@ use crate::device::disk_id::DiskId;
 use crate::device::id;
 use crate::device::judged::Device;
 use crate::device::label::Hardware;
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 /// All devices of a machine at one look, in the order in which the host names them.
 #[derive(Clone, Debug)]
@@ -18,14 +18,14 @@ pub struct Snapshot {
 
 /// The whole disk of a partition.
 pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> {
-    let Kind::Partition(partition) = &raw.kind else { return None };
+    let DeviceKind::Partition(partition) = &raw.kind else { return None };
     devices.iter().map(|device| &device.raw).find(|disk| disk.name == partition.disk)
 }
 
 impl Snapshot {
     /// Who a device is as a bare one, by its hardware, whatever it carries.
     pub fn bare_id(&self, device: &Device) -> DiskId {
-        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).into()
+        id::hardware_id(&device.raw, disk_of(&self.devices, &device.raw)).into()
     }
 
     /// The whole disk that a device is, or is on ([`id::whole_disk`]).

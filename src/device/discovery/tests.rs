@@ -75,14 +75,14 @@ impl Host for Desk {
         }
         if word == "asleep" {
             drop(self.gate.lock().unwrap());
-            return Probe::Looked(Contents::default());
+            return Probe::Looked(ProbeResult::default());
         }
         if word == "busy" {
-            return Probe::Looked(Contents { busy: true, ..Contents::default() });
+            return Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() });
         }
         let signature = |kind| Signature { kind, usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
         let signatures = [word].into_iter().filter(|word| !word.is_empty()).map(signature).collect();
-        Probe::Looked(Contents { signatures, ..Contents::default() })
+        Probe::Looked(ProbeResult { signatures, ..ProbeResult::default() })
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
@@ -273,9 +273,9 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
 #[test]
 fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
     let desk = Desk::with(&[]);
-    desk.put(RawDisk { kind: Kind::Rom, ..disk("sr0") }, "");
-    desk.put(RawDisk { kind: Kind::Network, ..disk("nbd0") }, "");
-    desk.put(RawDisk { size: 0, kind: Kind::Loop(None), ..disk("loop0") }, "");
+    desk.put(RawDisk { kind: DeviceKind::Rom, ..disk("sr0") }, "");
+    desk.put(RawDisk { kind: DeviceKind::Network, ..disk("nbd0") }, "");
+    desk.put(RawDisk { size: 0, kind: DeviceKind::Loop(None), ..disk("loop0") }, "");
     desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
     desk.put(RawDisk { swap: true, ..disk("sda") }, "");
     discovery().look(&desk.host(), read).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::device::fact::{FactValue, Facts, Observed};
-use crate::host::{Kind, Probe, RawDisk};
+use crate::host::{DeviceKind, Probe, RawDisk};
 
 // Those that somebody asks for by name.
 pub const PATH: &str = "path";
@@ -52,7 +52,7 @@ pub(super) fn fstype(seen: &Observed<'_>) -> Option<String> {
 }
 
 pub(super) fn is_empty(raw: &RawDisk) -> bool {
-    raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_))
+    raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, DeviceKind::Dm(_) | DeviceKind::Md(_))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use crate::device::judged::Verdict;
 use crate::device::reason::{FLOOR, Reason};
-use crate::host::{Contents, Kind, LoopBacking, MountHow, Partition, Probe, RawDisk};
+use crate::host::{DeviceKind, LoopBacking, MountHow, Partition, Probe, ProbeResult, RawDisk};
 
 /// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
 const RUNNING: [&str; 2] = ["running", "live"];
@@ -16,7 +16,7 @@ pub(super) fn unusable_label(why: &str) -> String {
 
 pub(super) fn backing(raw: &RawDisk) -> Option<&LoopBacking> {
     match &raw.kind {
-        Kind::Loop(backing) => backing.as_ref(),
+        DeviceKind::Loop(backing) => backing.as_ref(),
         _ => None,
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn mount_of(raw: &RawDisk, how: MountHow) -> Option<Reason> {
 }
 
 pub(super) fn not_running(raw: &RawDisk) -> Option<Reason> {
-    let suspended = matches!(&raw.kind, Kind::Dm(dm) if dm.suspended);
+    let suspended = matches!(&raw.kind, DeviceKind::Dm(dm) if dm.suspended);
     let state = if suspended { Some("suspended") } else { raw.state.as_deref() };
     let state = state.filter(|state| !RUNNING.contains(state))?;
     Some(Reason::NotRunning { device: raw.name.clone(), state: state.to_owned() })
@@ -41,15 +41,20 @@ pub(super) fn not_running(raw: &RawDisk) -> Option<Reason> {
 pub(super) fn of_bad_sort(raw: &RawDisk) -> Option<Reason> {
     let device = || raw.name.clone();
     match &raw.kind {
-        Kind::Rom => return Some(Reason::CdRom),
-        Kind::Floppy => return Some(Reason::Floppy),
-        Kind::Ram => return Some(Reason::RamDisk),
-        Kind::Zram => return Some(Reason::Zram),
-        Kind::Network => return Some(Reason::Network),
-        Kind::Loop(Some(backing)) if backing.deleted => {
+        DeviceKind::Rom => return Some(Reason::CdRom),
+        DeviceKind::Floppy => return Some(Reason::Floppy),
+        DeviceKind::Ram => return Some(Reason::RamDisk),
+        DeviceKind::Zram => return Some(Reason::Zram),
+        DeviceKind::Network => return Some(Reason::Network),
+        DeviceKind::Loop(Some(backing)) if backing.deleted => {
             return Some(Reason::BackingDeleted { file: backing.file.clone() });
         }
-        Kind::Disk | Kind::Partition(_) | Kind::Loop(_) | Kind::Dm(_) | Kind::Md(_) | Kind::Other(_) => {}
+        DeviceKind::Disk
+        | DeviceKind::Partition(_)
+        | DeviceKind::Loop(_)
+        | DeviceKind::Dm(_)
+        | DeviceKind::Md(_)
+        | DeviceKind::Other(_) => {}
     }
     if raw.size == 0 {
         return Some(Reason::NoMedium);
@@ -65,7 +70,7 @@ pub(super) fn of_bad_sort(raw: &RawDisk) -> Option<Reason> {
 }
 
 pub(super) fn unusable(raw: &RawDisk) -> Option<Reason> {
-    if let Kind::Partition(Partition { part_label: Some(label), .. }) = &raw.kind {
+    if let DeviceKind::Partition(Partition { part_label: Some(label), .. }) = &raw.kind {
         let lower = label.to_lowercase();
         if lower.contains("bios") || lower.contains("boot") {
             return Some(Reason::BootPartition { label: label.clone() });
@@ -86,7 +91,7 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
         (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
         (Some(record), Probe::Looked(contents)) => (record, contents),
     };
-    let Contents { table, signatures, busy } = contents;
+    let ProbeResult { table, signatures, busy } = contents;
     if *busy {
         return Verdict::Theirs(Reason::Busy);
     }

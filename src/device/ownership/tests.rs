@@ -6,7 +6,7 @@ use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition
 use super::facts::NOT_LOOKED;
 use super::*;
 use crate::device::reason::FLOOR;
-use crate::host::{Contents, MountUse, Offer, Signature};
+use crate::host::{MountUse, ProbeResult, ProvisionerOffer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
@@ -80,11 +80,11 @@ fn each_refusal_names_what_was_found() {
         (|raw| raw.holders = vec!["drbd1".into()], "sda is held by drbd1, another device"),
         (|raw| raw.partitions = vec!["sda1".into(), "sda2".into()], "has partitions: sda1, sda2"),
         (|raw| raw.size = 0, "no medium"),
-        (|raw| raw.kind = Kind::Rom, "a CD-ROM"),
-        (|raw| raw.kind = Kind::Floppy, "a floppy"),
-        (|raw| raw.kind = Kind::Ram, "a RAM disk"),
-        (|raw| raw.kind = Kind::Zram, "zram"),
-        (|raw| raw.kind = Kind::Network, "a disk of another machine"),
+        (|raw| raw.kind = DeviceKind::Rom, "a CD-ROM"),
+        (|raw| raw.kind = DeviceKind::Floppy, "a floppy"),
+        (|raw| raw.kind = DeviceKind::Ram, "a RAM disk"),
+        (|raw| raw.kind = DeviceKind::Zram, "zram"),
+        (|raw| raw.kind = DeviceKind::Network, "a disk of another machine"),
     ];
     for (change, piece) in cases {
         let mut raw = disk("sda");
@@ -106,10 +106,13 @@ fn content_of_any_sort_makes_it_theirs() {
         offset: 1080,
     };
     let cases = [
-        (Contents { signatures: vec![signature.clone()], ..Contents::default() }, "holds ext4 with the label \"data\""),
-        (Contents { table: Some("gpt".into()), ..Contents::default() }, "has a partition table (gpt)"),
-        (Contents { busy: true, ..Contents::default() }, "opened exclusively by another program"),
-        (Contents { busy: true, table: Some("dos".into()), signatures: vec![signature] }, "opened exclusively"),
+        (
+            ProbeResult { signatures: vec![signature.clone()], ..ProbeResult::default() },
+            "holds ext4 with the label \"data\"",
+        ),
+        (ProbeResult { table: Some("gpt".into()), ..ProbeResult::default() }, "has a partition table (gpt)"),
+        (ProbeResult { busy: true, ..ProbeResult::default() }, "opened exclusively by another program"),
+        (ProbeResult { busy: true, table: Some("dos".into()), signatures: vec![signature] }, "opened exclusively"),
     ];
     for (contents, piece) in cases {
         let verdict = judge_with(&[disk("sda")], "sda", &Probe::Looked(contents), &[]);
@@ -139,7 +142,7 @@ fn what_was_not_or_cannot_be_read_is_unknown() {
     for name in ["sda", "sda1"] {
         assert_eq!(judge_with(&blind, name, &blank(), &[("sda", ours())]), unknown("holders of sda"), "{name}");
     }
-    assert!(matches!(judge(&[with_kind("x0", Kind::Other("hidden".into()))], "x0"), Verdict::Unknown(_)));
+    assert!(matches!(judge(&[with_kind("x0", DeviceKind::Other("hidden".into()))], "x0"), Verdict::Unknown(_)));
     assert!(matches!(judge(&[partition("sdq", 1, Some(GUID))], "sdq1"), Verdict::Unknown(_)));
 }
 
@@ -258,7 +261,7 @@ fn a_partition_of_a_disk_in_use_as_a_whole_is_theirs() {
         let sentence = why(&all, "sda1");
         assert!(sentence.starts_with("its disk sda is in use as a whole: "), "{sentence}");
     }
-    for bad in [RawDisk { removable: true, ..disk("sda") }, RawDisk { kind: Kind::Network, ..disk("sda") }] {
+    for bad in [RawDisk { removable: true, ..disk("sda") }, RawDisk { kind: DeviceKind::Network, ..disk("sda") }] {
         assert!(matches!(judge(&[bad, partition("sda", 1, Some(GUID))], "sda1"), Verdict::Theirs(_)));
     }
 }
@@ -268,7 +271,7 @@ fn boot_partitions_are_never_taken() {
     for (label, taken) in [("BIOS boot partition", false), ("boot", false), ("EFI-SYSTEM-BOOT", false), ("data", true)]
     {
         let mut part = partition("sda", 1, Some(GUID));
-        let Kind::Partition(own) = &mut part.kind else { unreachable!() };
+        let DeviceKind::Partition(own) = &mut part.kind else { unreachable!() };
         own.part_label = Some(label.into());
         assert_eq!(judge(&[disk("sda"), part], "sda1") == Verdict::Unclaimed, taken, "{label}");
     }
@@ -343,10 +346,10 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
 #[test]
 fn a_loop_device_is_judged_like_a_disk_otherwise() {
     let mut gone = loop_over("loop0", "/a.img");
-    let Kind::Loop(Some(backing)) = &mut gone.kind else { unreachable!() };
+    let DeviceKind::Loop(Some(backing)) = &mut gone.kind else { unreachable!() };
     backing.deleted = true;
     assert_eq!(why(&[gone], "loop0"), "its backing file /a.img was deleted: the data ends with the loop device");
-    let unbound = RawDisk { size: 0, ..with_kind("loop1", Kind::Loop(None)) };
+    let unbound = RawDisk { size: 0, ..with_kind("loop1", DeviceKind::Loop(None)) };
     assert!(why(&[unbound], "loop1").starts_with("no medium"));
     let all = [RawDisk { read_only: true, ..loop_over("loop2", "/a.squashfs") }];
     assert_eq!(why(&all, "loop2"), "loop2 is read-only");
@@ -359,7 +362,7 @@ fn a_loop_device_is_judged_like_a_disk_otherwise() {
 #[test]
 fn a_suspended_mapped_device_is_never_read() {
     let mut raw = dm("dm-0", "mpath-3600", &[]);
-    let Kind::Dm(own) = &mut raw.kind else { unreachable!() };
+    let DeviceKind::Dm(own) = &mut raw.kind else { unreachable!() };
     own.suspended = true;
     let owner = owner();
     let all = [raw];
@@ -408,8 +411,8 @@ proptest! {
             4 => raw.read_only = true,
             5 => raw.removable = true,
             6 => raw.state = Some("blocked".into()),
-            7 => probe = looked(Contents { busy: true, ..Contents::default() }),
-            8 => probe = looked(Contents { table: Some("PMBR".into()), ..Contents::default() }),
+            7 => probe = looked(ProbeResult { busy: true, ..ProbeResult::default() }),
+            8 => probe = looked(ProbeResult { table: Some("PMBR".into()), ..ProbeResult::default() }),
             9 => probe = Probe::NotLooked,
             10 => record = Evidence::Unreadable("torn".into()),
             _ => raw.unreadable = Some("x".into()),
@@ -423,7 +426,7 @@ proptest! {
 #[test]
 fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_it() {
     let link = "/mnt/local-storage/fast/nvme-x";
-    let offered = |raw: RawDisk| RawDisk { offered: Offer::By(link.into()), ..raw };
+    let offered = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::By(link.into()), ..raw };
     let words = |name: &str| format!("{name} is offered by a link: {link}");
     assert_eq!(why(&[offered(disk("sda"))], "sda"), words("sda"));
     let part = [over(disk("sda"), &["sda1"], &[]), offered(partition("sda", 1, Some(GUID)))];
@@ -436,7 +439,7 @@ fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_i
 
 #[test]
 fn where_it_cannot_be_told_whether_a_link_offers_a_disk_it_is_unknown_unless_it_is_ours_or_in_use() {
-    let not_known = |raw: RawDisk| RawDisk { offered: Offer::NotKnown("no leave to look".into()), ..raw };
+    let not_known = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::NotKnown("no leave to look".into()), ..raw };
     assert_eq!(judge(&[not_known(disk("sda"))], "sda"), Verdict::Unknown("no leave to look".into()));
     assert_eq!(judge_with(&[not_known(disk("sda"))], "sda", &blank(), &[("sda", ours())]), Verdict::Ours);
     assert_eq!(why(&[mounted(not_known(disk("sda")), "/")], "sda"), "sda is mounted at /");

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::label::{Label, MARK};
 use super::ownership::Evidence;
-use crate::host::table::{Choice, Copies, Mbr, Part, Table, TableError, TableRefusal, choose, read_copies};
+use crate::host::table::{Choice, Mbr, Part, Table, TableCopies, TableError, TableRefusal, choose, read_copies};
 use crate::host::{BlockDevice, chain};
 pub use frame::{
     Half, LabelCopies, LabelError, NewestCopy, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label,
@@ -111,7 +111,7 @@ pub fn wipe_labels(dev: &dyn BlockDevice, disk: Uuid) -> Result<(), LabelError> 
     }
 }
 
-fn with_table(choice: Choice, copies: &Copies, labels: LabelCopies) -> Record {
+fn with_table(choice: Choice, copies: &TableCopies, labels: LabelCopies) -> Record {
     let disk = choice.table.disk();
     if let Some(format) = labels.newer_format(Some(disk)) {
         return Record::Newer(format);
@@ -176,7 +176,7 @@ fn bereft(label: &Label) -> Option<String> {
 
 /// A lone backup whose header is sound and names the disk of our label, but whose entries are torn or cannot be read: a
 /// claim or a release was stopped while it wrote this copy.
-fn torn_backup(copies: &Copies, labels: &LabelCopies) -> Option<Record> {
+fn torn_backup(copies: &TableCopies, labels: &LabelCopies) -> Option<Record> {
     let (Err(TableError::NoSignature { .. }), Err(torn), Ok(Mbr::None)) =
         (&copies.primary, &copies.backup, &copies.mbr)
     else {

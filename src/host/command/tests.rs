@@ -9,8 +9,8 @@ use std::thread;
 use super::running::{TAIL, starting};
 use super::*;
 
-fn shell(script: &str, limit: Duration) -> Command {
-    Command::new("sh", limit).args(["-c", script])
+fn shell(script: &str, limit: Duration) -> TimedCommand {
+    TimedCommand::new("sh", limit).args(["-c", script])
 }
 
 const LONG: Duration = Duration::from_secs(20);
@@ -69,7 +69,7 @@ fn a_flood_of_output_is_cut_to_its_tail_and_does_not_stop_the_command() {
 #[test]
 fn an_endless_flood_is_stopped_in_time() {
     let began = Instant::now();
-    let error = Command::new("yes", Duration::from_millis(300)).run().unwrap_err();
+    let error = TimedCommand::new("yes", Duration::from_millis(300)).run().unwrap_err();
     assert!(matches!(error, HostError::Timeout { .. }), "{error}");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
@@ -87,7 +87,7 @@ fn a_grandchild_that_keeps_the_pipes_does_not_hold_up_the_answer() {
 fn a_missing_program_is_named_with_the_package_that_has_it() {
     let dir = tempfile::tempdir().unwrap();
     let missing =
-        |program| Command::new(program, LONG).search_path(dir.path().as_os_str()).run().unwrap_err().to_string();
+        |program| TimedCommand::new(program, LONG).search_path(dir.path().as_os_str()).run().unwrap_err().to_string();
     assert_eq!(missing("mkfs.xfs"), "mkfs.xfs is not installed; it is in the Debian package xfsprogs");
     assert_eq!(missing("no-such-tool"), "no-such-tool is not installed");
 }
@@ -98,19 +98,19 @@ fn a_program_that_may_not_be_run_is_an_error_of_its_own() {
     let file = dir.path().join("mkfs.ext4");
     fs::write(&file, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let error = Command::new("mkfs.ext4", LONG).search_path(dir.path().as_os_str()).run().unwrap_err();
+    let error = TimedCommand::new("mkfs.ext4", LONG).search_path(dir.path().as_os_str()).run().unwrap_err();
     assert_eq!(error.to_string(), "start mkfs.ext4");
 }
 
 #[test]
 fn the_environment_is_clean_and_the_program_is_no_child_of_our_terminal() {
-    let done = Command::new("env", LONG).run().unwrap();
+    let done = TimedCommand::new("env", LONG).run().unwrap();
     let names: Vec<&str> = done.stdout.lines().filter_map(|line| line.split('=').next()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["BLKID_FILE", "LC_ALL", "PATH"]);
     assert!(done.stdout.contains("LC_ALL=C\n"));
-    assert_eq!(Command::new("pwd", LONG).run().unwrap().stdout, "/\n");
+    assert_eq!(TimedCommand::new("pwd", LONG).run().unwrap().stdout, "/\n");
 }
 
 #[test]

@@ -31,7 +31,7 @@ use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
-use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
+use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::state::StateStore;
 use crate::host::KernelName;
 
@@ -210,7 +210,7 @@ impl Host for FakeHost {
         }
         let mut head = vec![0; 4096];
         platter.peek(0, &mut head);
-        let mut contents = Contents { busy: platter.is_in_use(0), ..Contents::default() };
+        let mut contents = ProbeResult { busy: platter.is_in_use(0), ..ProbeResult::default() };
         let sector = platter.geometry.sector as usize;
         if head.get(sector..sector + 8) == Some(b"EFI PART") {
             contents.table = Some("gpt".to_owned());
@@ -303,6 +303,6 @@ fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk
         offloads_zeroes: geometry.offloads_zeroes,
         discards: true,
         diskseq: Some(u64::from(minor)),
-        ..RawDisk::named(name.into(), path, DevNo { major: 240, minor }, Kind::Disk)
+        ..RawDisk::named(name.into(), path, DevNo { major: 240, minor }, DeviceKind::Disk)
     }
 }

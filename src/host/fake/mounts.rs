@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
+use crate::host::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -71,7 +71,7 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError> {
+    fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError> {
         let mut state = locked(&self.state);
         let below = state.mounts.iter().rev().find(|(mount, _)| mount.target == source).cloned();
         let (mut mount, device) = below.unwrap_or_else(|| {
@@ -86,7 +86,7 @@ impl Mounts for FakeMounts {
             (mount, source.to_owned())
         });
         mount.target = target.to_owned();
-        if bind == Bind::ReadOnly {
+        if access == TargetAccess::ReadOnly {
             mount.options.push("ro".to_owned());
         }
         state.mounts.push((mount, device));
@@ -142,9 +142,9 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn usage(&self, _path: &Path) -> Result<Usage, HostError> {
+    fn usage(&self, _path: &Path) -> Result<FsUsage, HostError> {
         self.gate.pass("usage");
-        Ok(Usage::default())
+        Ok(FsUsage::default())
     }
 
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {

@@ -10,7 +10,7 @@ use super::directory::{Directory, Notes, printable};
 use super::identity::{self, NumaNodes, SysfsIdentity};
 use super::kind;
 use crate::host::kernel_name::KernelName;
-use crate::host::raw::{DevNo, Kind, Partition, RawDisk, gpt_uuid};
+use crate::host::raw::{DevNo, DeviceKind, Partition, RawDisk, gpt_uuid};
 
 /// sysfs counts in these, whatever the disk's own sector is.
 const SECTOR: u64 = 512;
@@ -45,7 +45,7 @@ impl Reader<'_> {
             .filter_map(|(name, number)| self.partition(&node, name, number, &disk, inherited.as_deref()))
             .collect();
         partitions.sort_by_key(|partition| match &partition.kind {
-            Kind::Partition(partition) => partition.number,
+            DeviceKind::Partition(partition) => partition.number,
             _ => 0,
         });
         disk.unreadable = inherited;
@@ -71,7 +71,7 @@ impl Reader<'_> {
         let SysfsIdentity { vendor, model, serial, wwid, transport, state } =
             identity::identity(node, entry, &place, has, notes);
         let state = match &kind {
-            Kind::Dm(dm) => Some(if dm.suspended { "suspended".into() } else { "running".into() }),
+            DeviceKind::Dm(dm) => Some(if dm.suspended { "suspended".into() } else { "running".into() }),
             _ => state,
         };
         let logical_sector = notes.number(node, "queue/logical_block_size").unwrap_or(0);
@@ -120,12 +120,12 @@ impl Reader<'_> {
             Err(why) if gone(&why) => return None,
             Err(why) => {
                 notes.add("its directory in sysfs", &why);
-                let kind = Kind::Partition(nothing);
+                let kind = DeviceKind::Partition(nothing);
                 return Some(RawDisk { kind, unreadable: notes.into_words(), ..blank(entry, self.dev) });
             }
         };
         let uevent = Uevent::read(&node);
-        let kind = Kind::Partition(Partition {
+        let kind = DeviceKind::Partition(Partition {
             start: bytes(&mut notes, &node, "start"),
             part_uuid: uevent.part_uuid.as_deref().and_then(gpt_uuid),
             part_label: uevent.part_label.clone(),
@@ -168,7 +168,7 @@ fn partition_number(disk: &str, entry: &str) -> Option<u32> {
 fn blank(entry: &str, dev: &Path) -> RawDisk {
     let name = KernelName::of_sysfs(entry);
     let path = dev.join(name.as_str());
-    RawDisk::named(name, path, DevNo { major: 0, minor: 0 }, Kind::Other("unreadable".into()))
+    RawDisk::named(name, path, DevNo { major: 0, minor: 0 }, DeviceKind::Other("unreadable".into()))
 }
 
 /// What the `uevent` file says in one read; old kernels say less, and have a file for each instead.

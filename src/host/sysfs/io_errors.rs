@@ -29,7 +29,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::host::raw::{DevNo, Kind};
+    use crate::host::raw::{DevNo, DeviceKind};
 
     #[test]
     fn the_counters_of_the_very_disk_are_read_where_there_are_any() {
@@ -41,7 +41,7 @@ mod tests {
         let devno = DevNo { major: 104, minor: 0 };
         let named = |name: &str| RawDisk {
             diskseq: Some(7),
-            ..RawDisk::named(name.into(), "/dev/x".into(), devno, Kind::Disk)
+            ..RawDisk::named(name.into(), "/dev/x".into(), devno, DeviceKind::Disk)
         };
         let disk = named("cciss/c0d0");
         let counted = |disk: &RawDisk| read(machine.path(), disk);

@@ -1,6 +1,6 @@
 //! What sort of block device a directory of sysfs describes.
 //!
-//! Takes in the directory and its kernel name, gives out a [`Kind`]; a device that fits nothing known
+//! Takes in the directory and its kernel name, gives out a [`DeviceKind`]; a device that fits nothing known
 //! is `Other` with its driver's name, never a disk.
 
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::directory::{Directory, Notes};
 use crate::host::ioctl;
-use crate::host::raw::{Dm, Kind, LoopBacking, Md};
+use crate::host::raw::{DeviceKind, Dm, LoopBacking, Md};
 use crate::host::udev::md_uuid;
 
 /// Peripheral device types of SCSI (SPC) that are disks: direct access, simplified, host-managed zones.
@@ -16,28 +16,34 @@ const SCSI_DISKS: [&str; 3] = ["0", "14", "20"];
 const SCSI_ROM: &str = "5";
 
 /// `dev` is where its device node is.
-pub(super) fn kind(node: &Directory, entry: &str, dev: &Path, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
+pub(super) fn kind(
+    node: &Directory,
+    entry: &str,
+    dev: &Path,
+    has: impl Fn(&str) -> bool,
+    notes: &mut Notes,
+) -> DeviceKind {
     if has("dm") {
-        return Kind::Dm(dm(node, notes));
+        return DeviceKind::Dm(dm(node, notes));
     }
     if has("md") {
-        return Kind::Md(md(node, notes));
+        return DeviceKind::Md(md(node, notes));
     }
     match driver(entry) {
-        "loop" => Kind::Loop(has("loop").then(|| backing(node, &dev.join(entry), notes)).flatten()),
-        "sr" => Kind::Rom,
-        "fd" => Kind::Floppy,
-        "ram" => Kind::Ram,
-        "zram" => Kind::Zram,
-        "nbd" | "rbd" | "drbd" | "etherd" | "rnbd" => Kind::Network,
+        "loop" => DeviceKind::Loop(has("loop").then(|| backing(node, &dev.join(entry), notes)).flatten()),
+        "sr" => DeviceKind::Rom,
+        "fd" => DeviceKind::Floppy,
+        "ram" => DeviceKind::Ram,
+        "zram" => DeviceKind::Zram,
+        "nbd" | "rbd" | "drbd" | "etherd" | "rnbd" => DeviceKind::Network,
         "sd" => match node.text("device/type").as_deref() {
-            Some(SCSI_ROM) => Kind::Rom,
-            Some(kind) if !SCSI_DISKS.contains(&kind) => Kind::Other(format!("SCSI type {kind}")),
-            _ => Kind::Disk,
+            Some(SCSI_ROM) => DeviceKind::Rom,
+            Some(kind) if !SCSI_DISKS.contains(&kind) => DeviceKind::Other(format!("SCSI type {kind}")),
+            _ => DeviceKind::Disk,
         },
-        "mmcblk" if entry.contains("boot") || entry.contains("rpmb") => Kind::Other("mmc boot area".into()),
-        "nvme" | "vd" | "xvd" | "hd" | "mmcblk" | "pmem" | "cciss" | "ida" => Kind::Disk,
-        other => Kind::Other(other.to_owned()),
+        "mmcblk" if entry.contains("boot") || entry.contains("rpmb") => DeviceKind::Other("mmc boot area".into()),
+        "nvme" | "vd" | "xvd" | "hd" | "mmcblk" | "pmem" | "cciss" | "ida" => DeviceKind::Disk,
+        other => DeviceKind::Other(other.to_owned()),
     }
 }
 

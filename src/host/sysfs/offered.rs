@@ -10,7 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::host::links::{DevTree, node_number};
-use crate::host::raw::{Offer, RawDisk};
+use crate::host::raw::{ProvisionerOffer, RawDisk};
 
 /// The operator has a folder for each class there.
 const OF_CLASSES: &str = "local-storage";
@@ -31,7 +31,7 @@ pub(super) fn mark(mnt: &Path, tree: &DevTree, disks: &mut [RawDisk]) {
             Ok(found) => {
                 for (path, kind) in found {
                     if let Some(index) = device(mnt, &path, kind, tree) {
-                        disks[index].offered = Offer::By(path);
+                        disks[index].offered = ProvisionerOffer::By(path);
                     }
                 }
             }
@@ -43,8 +43,8 @@ pub(super) fn mark(mnt: &Path, tree: &DevTree, disks: &mut [RawDisk]) {
 /// Any device may be offered there: none is known not to be.
 fn mark_unknown(folder: &Path, why: &io::Error, disks: &mut [RawDisk]) {
     let words = format!("it is not known whether a link in {} offers it: {why}", folder.display());
-    for disk in disks.iter_mut().filter(|disk| disk.offered == Offer::None) {
-        disk.offered = Offer::NotKnown(words.clone());
+    for disk in disks.iter_mut().filter(|disk| disk.offered == ProvisionerOffer::None) {
+        disk.offered = ProvisionerOffer::NotKnown(words.clone());
     }
 }
 

@@ -35,7 +35,7 @@ pub enum Mbr {
 
 /// What was read of a table. Nothing is chosen yet.
 #[derive(Debug)]
-pub struct Copies {
+pub struct TableCopies {
     pub geometry: Geometry,
     pub mbr: Result<Mbr, IoError>,
     pub primary: Result<Table, TableError>,
@@ -74,7 +74,7 @@ pub enum TableRefusal {
 }
 
 /// Reads MBR, primary and backup. Each keeps its own failure.
-pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
+pub fn read_copies(dev: &dyn BlockDevice) -> TableCopies {
     let ends = &Ends::read(dev);
     let geometry = dev.geometry();
     let ((primary, backup), backup_at) = if SECTORS.contains(&geometry.sector) {
@@ -89,7 +89,7 @@ pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
     let mbr = read_mbr(ends);
     let is_whole = primary.is_ok() && matches!(mbr, Ok(Mbr::Protective));
     let over = if is_whole || !SECTORS.contains(&geometry.sector) { None } else { over::find(ends) };
-    Copies { geometry, mbr, primary, backup, backup_at, other_sector: read_other_sector(ends), over }
+    TableCopies { geometry, mbr, primary, backup, backup_at, other_sector: read_other_sector(ends), over }
 }
 
 /// The copy whose header is at sector `at`.
@@ -163,7 +163,7 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
 }
 
 /// Which copy to believe, and what to repair beside it: never what somebody made over one of them.
-pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
+pub fn choose(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal> {
     let choice = believe(copies, mark)?;
     let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
     match copies.over.filter(|_| choice.stale.iter().any(is_at_start)) {
@@ -179,7 +179,7 @@ pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
 /// A sound primary wins, as it does in the kernel; the backup counts only if the primary is absent, damaged or
 /// unreadable, and only with our label. If two copies contradict each other more than a stopped write explains,
 /// somebody made them so, and nothing is repaired automatically.
-fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
+fn believe(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal> {
     match (&copies.primary, &copies.backup) {
         (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
         // A sector that a drive lost in the middle of a write cannot be read until it is written again.
@@ -196,7 +196,7 @@ fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
 }
 
 fn choose_primary(
-    copies: &Copies,
+    copies: &TableCopies,
     primary: &Table,
     backup: &Result<Table, TableError>,
     mark: &Mark,
@@ -219,7 +219,12 @@ fn choose_primary(
     Ok(Choice { table: primary.clone(), good: Part::Primary, stale })
 }
 
-fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Mark) -> Result<Choice, TableRefusal> {
+fn choose_backup(
+    copies: &TableCopies,
+    damage: &TableError,
+    backup: &Table,
+    mark: &Mark,
+) -> Result<Choice, TableRefusal> {
     if !backup.is_marked(mark) {
         return Err(TableRefusal::Foreign(format!("a backup GPT without localpool's label ({damage})")));
     }
@@ -232,7 +237,7 @@ fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Ma
 }
 
 /// Whether the MBR is missing or unreadable. One with partitions in it is refused: other systems would use them.
-fn stale_mbr(copies: &Copies) -> Result<Option<Part>, TableRefusal> {
+fn stale_mbr(copies: &TableCopies) -> Result<Option<Part>, TableRefusal> {
     match &copies.mbr {
         Ok(Mbr::Protective) => Ok(None),
         Ok(Mbr::None) | Err(_) => Ok(Some(Part::Mbr)),
@@ -240,7 +245,7 @@ fn stale_mbr(copies: &Copies) -> Result<Option<Part>, TableRefusal> {
     }
 }
 
-fn without_table(copies: &Copies, primary: &TableError, backup: &TableError) -> TableRefusal {
+fn without_table(copies: &TableCopies, primary: &TableError, backup: &TableError) -> TableRefusal {
     let absent = |e: &TableError| matches!(e, TableError::NoSignature { .. });
     match (&copies.other_sector, &copies.mbr) {
         _ if !absent(primary) || !absent(backup) => {

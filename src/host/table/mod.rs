@@ -19,7 +19,7 @@ pub(crate) mod memory;
 mod tests;
 
 pub use codec::{backup_bytes, mbr_bytes, primary_bytes};
-pub use copies::{Choice, Copies, Mbr, Part, TableRefusal, choose, read_copies};
+pub use copies::{Choice, Mbr, Part, TableCopies, TableRefusal, choose, read_copies};
 pub use error::TableError;
 pub use name::Name;
 pub use partitions::{Entry, Mark, SLOTS, Table};

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-use super::caches::Caches;
+use super::stores::Stores;
 use crate::api::crd::Phase;
 use crate::operator::volume::spec;
 use crate::operator::volume::spec::phase;
@@ -58,8 +58,8 @@ impl Metrics {
     }
 
     /// Counts the volumes at a scrape, not at each change.
-    pub fn refresh(&self, caches: &Caches) {
-        let all = caches.volumes.all();
+    pub fn refresh(&self, stores: &Stores) {
+        let all = stores.volumes.all();
         for (wanted, name) in PHASES {
             let count = all.iter().filter(|volume| phase(volume) == wanted).count();
             self.volumes.with_label_values(&[name]).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -69,13 +69,13 @@ impl Metrics {
         self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
-            let seen = spec::volume(object, spec::NodeObject::of(caches.nodes.get(&object.spec.node)));
+            let seen = spec::volume(object, spec::NodeObject::of(stores.nodes.get(&object.spec.node)));
             if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
                 self.abnormal.with_label_values(&[condition.word()]).inc();
             }
         }
         self.deleted_sets.reset();
-        for set in caches.sets.all() {
+        for set in stores.sets.all() {
             if let Some(Time(deleted)) = &set.metadata.deletion_timestamp {
                 let names = [set.namespace().unwrap_or_default(), set.name_any()];
                 self.deleted_sets.with_label_values(&names).set(deleted.as_second());
@@ -100,14 +100,14 @@ mod tests {
             let metadata = serde_json::json!({"name": "s", "namespace": "d", "deletionTimestamp": deleted});
             let value = serde_json::json!({"metadata": metadata, "spec": {"storageClassName": "fast"}});
             let set: crate::api::crd::LocalVolumeSet = serde_json::from_value(value).expect("a set");
-            Caches { sets: crate::operator::store::Cache::of([set], |_, _| false), ..Caches::default() }
+            Stores { sets: crate::operator::store::Store::of([set], |_, _| false), ..Stores::default() }
         };
         let told = || prometheus::core::Collector::collect(&metrics.deleted_sets)[0].get_metric().len();
         metrics.refresh(&set(None));
         assert_eq!(told(), 0);
         metrics.refresh(&set(Some("2026-01-01T00:00:00Z")));
         assert_eq!(metrics.deleted_sets.with_label_values(&["d", "s"]).get(), 1_767_225_600);
-        metrics.refresh(&Caches::default());
+        metrics.refresh(&Stores::default());
         assert_eq!(told(), 0);
     }
 
@@ -118,9 +118,9 @@ mod tests {
         let refresh = |conditions: Vec<Condition>, node: Option<PartialObjectMeta<Node>>| {
             let mut volume = in_phase(Phase::Ready);
             volume.status.as_mut().expect("set").conditions = conditions;
-            let volumes = crate::operator::store::Cache::of([volume], |_, _| false);
-            let nodes = crate::operator::store::Cache::of(node, |_, _| false);
-            metrics.refresh(&Caches { volumes, nodes, ..Caches::default() });
+            let volumes = crate::operator::store::Store::of([volume], |_, _| false);
+            let nodes = crate::operator::store::Store::of(node, |_, _| false);
+            metrics.refresh(&Stores { volumes, nodes, ..Stores::default() });
             let told = prometheus::core::Collector::collect(&metrics.abnormal);
             let value = |metric: &prometheus::proto::Metric| {
                 (metric.get_label()[0].value().to_owned(), metric.get_gauge().get_value())
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn volumes_are_counted_by_phase_and_a_phase_that_is_over_goes_to_zero() {
         let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-        let caches = Caches {
-            volumes: crate::operator::store::Cache::of([in_phase(Phase::Ready)], |_, _| false),
-            ..Caches::default()
+        let stores = Stores {
+            volumes: crate::operator::store::Store::of([in_phase(Phase::Ready)], |_, _| false),
+            ..Stores::default()
         };
-        metrics.refresh(&caches);
+        metrics.refresh(&stores);
         let count = |phase: &str| metrics.volumes.with_label_values(&[phase]).get();
         assert_eq!((count("Ready"), count("Pending")), (1, 0));
-        metrics.refresh(&Caches::default());
+        metrics.refresh(&Stores::default());
         assert_eq!(count("Ready"), 0);
     }
 }

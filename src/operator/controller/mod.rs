@@ -4,30 +4,30 @@
 //! agents of the nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of
 //! discovery.
 
-pub(in crate::operator) mod caches;
 pub(in crate::operator) mod metrics;
+pub(in crate::operator) mod stores;
 
 use kube::Client;
 
-pub use self::caches::{Caches, Changes};
 pub use self::metrics::Metrics;
+pub use self::stores::{Changes, Stores};
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
-pub use crate::operator::leader::{Gone, Leader};
-pub use crate::operator::store::{Cache, CacheState};
+pub use crate::operator::leader::{DeletedNodePolicy, Leader};
+pub use crate::operator::store::{Store, StoreState};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::erased::Erased;
-use crate::operator::volume::in_vain::InVain;
 use crate::operator::volume::objects::VolumeApi;
+use crate::operator::volume::refused_modes::RefusedModes;
 use crate::volume::VolumeLocks;
 
-impl Caches {
+impl Stores {
     /// The port `Volumes` on them.
     pub fn volumes(&self, client: Client) -> ClusterVolumes {
         ClusterVolumes {
             objects: VolumeApi::new(client),
-            caches: self.clone(),
+            stores: self.clone(),
             locks: VolumeLocks::default(),
-            in_vain: InVain::default(),
+            refused_modes: RefusedModes::default(),
             erased: Erased::default(),
         }
     }

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::error::{Error, words};
+use super::error::{OperatorError, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::host::Backoff;
 use crate::show::DeviceRow;
@@ -23,8 +23,8 @@ const MANAGER: &str = "localpool-discovery";
 /// The shortest time between two writes: a disk may come and go all the time.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// The wait after a failed write: the first one, and the longest.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+const RESULT_RETRY: Duration = Duration::from_secs(1);
+const RESULT_RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
 /// How many times the API server may refuse a write before the process ends, so that everybody sees it.
@@ -41,7 +41,7 @@ pub struct Reporter {
 
 /// What is known of the object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Object {
+enum ResultState {
     /// It was there and had the status that was written last: it is not read again.
     WasThere,
     NotKnown,
@@ -53,9 +53,9 @@ impl Reporter {
     }
 
     /// Writes until the rows end. Returns only an error that another try does not fix.
-    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), Error> {
+    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), OperatorError> {
         let mut written: Option<DiscoveryResultStatus> = None;
-        let (mut backoff, mut refusals) = (Backoff::new(AGAIN, AGAIN_AT_MOST), 0);
+        let (mut backoff, mut refusals) = (Backoff::new(RESULT_RETRY, RESULT_RETRY_AT_MOST), 0);
         let mut retry_in = None;
         let mut read_at = tokio::time::Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl Reporter {
                 retry_in = None;
                 continue;
             }
-            let object = if written.is_some() { Object::WasThere } else { Object::NotKnown };
+            let object = if written.is_some() { ResultState::WasThere } else { ResultState::NotKnown };
             match self.report(status, object).await {
                 Ok(status) => {
                     (written, retry_in, refusals) = (Some(status), None, 0);
@@ -84,7 +84,7 @@ impl Reporter {
                     if refusals == REFUSALS {
                         return Err(error);
                     }
-                    tracing::warn!(error = words(&error), "the result is not up to date; trying again");
+                    tracing::warn!(error = error_message(&error), "the result is not up to date; trying again");
                     // The object as it is now is read first.
                     (written, retry_in) = (None, Some(backoff.wait()));
                 }
@@ -94,8 +94,12 @@ impl Reporter {
     }
 
     /// Gives the object this status; returns the status with its time.
-    async fn report(&self, status: DiscoveryResultStatus, object: Object) -> Result<DiscoveryResultStatus, Error> {
-        if object == Object::NotKnown {
+    async fn report(
+        &self,
+        status: DiscoveryResultStatus,
+        object: ResultState,
+    ) -> Result<DiscoveryResultStatus, OperatorError> {
+        if object == ResultState::NotKnown {
             let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
             match found {
                 Some(found) if is_whole(&found, &self.node) => {
@@ -110,7 +114,7 @@ impl Reporter {
         let status = DiscoveryResultStatus { discovered_time_stamp, ..status };
         match self.write(&status).await {
             // It was deleted by hand.
-            Err(error) if object == Object::WasThere && error.is_not_found() => {
+            Err(error) if object == ResultState::WasThere && error.is_not_found() => {
                 self.make().await?;
                 self.write(&status).await?;
             }
@@ -121,7 +125,7 @@ impl Reporter {
     }
 
     /// The object, without its status. It has no owner: it stays when discovery goes.
-    async fn make(&self) -> Result<(), Error> {
+    async fn make(&self) -> Result<(), OperatorError> {
         let mut object = identity(&self.node);
         object["metadata"]["labels"] = json!(result::labels(&self.node));
         object["spec"] = json!({"nodeName": self.node});
@@ -130,7 +134,7 @@ impl Reporter {
         within("making", &self.node, api.patch(&name, &params, &patch)).await.map(drop)
     }
 
-    async fn write(&self, status: &DiscoveryResultStatus) -> Result<(), Error> {
+    async fn write(&self, status: &DiscoveryResultStatus) -> Result<(), OperatorError> {
         let mut object = identity(&self.node);
         object["status"] = json!(status);
         let (api, params) = (self.api(), PatchParams::apply(MANAGER).force());
@@ -152,11 +156,13 @@ fn is_whole(found: &LocalVolumeDiscoveryResult, node: &str) -> bool {
     found.spec.node_name == node && labelled
 }
 
-async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, OperatorError> {
     let what = format!("{verb} the LocalVolumeDiscoveryResult {} of node {node}", result::name(node));
     match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(Error::api(what)),
-        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+        Ok(answer) => answer.map_err(OperatorError::api(what)),
+        Err(_) => {
+            Err(OperatorError::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs())))
+        }
     }
 }
 

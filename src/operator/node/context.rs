@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
 use crate::agent::{AgentHandle, PassReport};
-use crate::claim::Outcome;
+use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
 use crate::health::Board;
 use crate::host::KernelName;
@@ -20,12 +20,12 @@ use crate::volume::VolumeLocks;
 
 /// What a pass saw that the DevicePool reports.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct PassSummary {
     /// The name for people of each device, by kernel name.
     pub links: BTreeMap<KernelName, String>,
     /// The sort of each device, by kernel name.
     pub sorts: BTreeMap<KernelName, Sort>,
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SetOutcome>,
     /// What prevents the use of a disk, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// Pool disks whose hardware has no stable name, and those whose hardware has another name than the one in their
@@ -39,7 +39,7 @@ pub struct Seen {
     pub untold: Option<String>,
 }
 
-impl Seen {
+impl PassSummary {
     pub fn of(pass: &PassReport) -> Self {
         let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
@@ -51,8 +51,8 @@ impl Seen {
             let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
             found.map(|(device, _)| device.id.clone()).collect()
         };
-        let unstable = ids(&|device, _| id::hardware(&device.raw, None).is_path());
-        let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
+        let unstable = ids(&|device, _| id::hardware_id(&device.raw, None).is_path());
+        let mismatched = ids(&|device, label| is_other(&id::hardware_id(&device.raw, None), &label.hardware.id));
         let (outcomes, problems) = (outcomes.clone(), problems.clone());
         let (knows_all, untold) = (*knows_all, untold.clone());
         Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, untold }
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn pool_disks_without_a_name_that_stays_and_those_with_another_than_their_label_says_are_told() {
-        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None);
-        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None);
+        let named = id::hardware_id(&pool_disk("sda", Some("S1"), "").raw, None);
+        let nameless = id::hardware_id(&pool_disk("sdc", None, "").raw, None);
         let mut devices = vec![
             pool_disk("sda", Some("S1"), named.as_str()),
             pool_disk("sdb", Some("S2"), named.as_str()),
@@ -182,7 +182,7 @@ mod tests {
         let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
-        let seen = Seen::of(&PassReport::of_look(set));
+        let seen = PassSummary::of(&PassReport::of_look(set));
         assert_eq!(seen.mismatched, BTreeSet::from([DiskId::named("disk-sdb")]));
         assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc", "disk-sdg"].map(DiskId::named)));
     }

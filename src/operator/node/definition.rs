@@ -21,12 +21,12 @@ pub struct Definitions {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Definition {
-    Ours(Edition),
+    Ours(CrdGeneration),
     /// The CRD of the Local Storage Operator, or of another version.
     Other {
         name: String,
         why: String,
-        edition: Edition,
+        generation: CrdGeneration,
     },
     Absent,
     /// It could not be read.
@@ -35,7 +35,7 @@ pub enum Definition {
 
 /// UID and generation: if either differs, it is another definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edition(Option<String>, Option<i64>);
+pub struct CrdGeneration(Option<String>, Option<i64>);
 
 impl Definitions {
     pub async fn read(client: &Client) -> Self {
@@ -53,10 +53,10 @@ impl Definition {
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
         match crds.get_opt(name).await {
             Ok(Some(crd)) => {
-                let edition = Edition(crd.uid(), crd.metadata.generation);
+                let generation = CrdGeneration(crd.uid(), crd.metadata.generation);
                 match why_not_ours(&crd) {
-                    None => Self::Ours(edition),
-                    Some(why) => Self::Other { name: name.to_owned(), why, edition },
+                    None => Self::Ours(generation),
+                    Some(why) => Self::Other { name: name.to_owned(), why, generation },
                 }
             }
             Ok(None) => Self::Absent,
@@ -80,7 +80,7 @@ impl Definition {
     pub fn schema(&self, so: &str) -> Option<Result<(), String>> {
         match self {
             Self::Ours(_) => Some(Ok(())),
-            Self::Other { name, why, edition: _ } => Some(Err(format!(
+            Self::Other { name, why, generation: _ } => Some(Err(format!(
                 "the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} updates it"
             ))),
             Self::Absent | Self::Unread => None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch as channel;
 
-pub use self::context::{Inbox, NodeOperator, Seen, Writes};
+pub use self::context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::set::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
@@ -22,15 +22,15 @@ use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
-    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
+    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<PassSummary>>>) {
         let Inbox(inbox) = inbox;
-        let (world, worlds) = channel::channel(Arc::new(set::world::World::default()));
+        let (config, configs) = channel::channel(Arc::new(set::node_config::NodeConfig::default()));
         let known = KnownVolumes::default();
         tokio::join!(
-            set::config::keep(self.clone(), world),
-            pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
+            set::config::keep(self.clone(), config),
+            pool::report::keep(self.clone(), seen.clone(), configs.clone()),
             volume::known::keep(self.clone(), known.clone()),
-            volume::queue::keep(self.clone(), known, inbox, seen, worlds),
+            volume::queue::keep(self.clone(), known, inbox, seen, configs),
             self.clone().report_health(),
         );
     }

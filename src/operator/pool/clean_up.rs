@@ -9,17 +9,17 @@ use kube::{Api, ResourceExt as _};
 use super::deleted_node::Left;
 use crate::api::crd::DevicePool;
 use crate::operator::client::within;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::operator::leader::Leader;
 
 impl Leader {
     /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
     /// is due.
     pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
-        let volumes = self.caches.volumes.all();
+        let volumes = self.stores.volumes.all();
         let used =
-            |name: &str| self.caches.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
-        let (due, next) = left.due(self.caches.pools.all(), used, self.left_for, Timestamp::now());
+            |name: &str| self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
+        let (due, next) = left.due(self.stores.pools.all(), used, self.left_for, Timestamp::now());
         let mut done = true;
         for pool in due {
             // A watch may be behind.
@@ -30,7 +30,7 @@ impl Leader {
         (done, next)
     }
 
-    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), Error> {
+    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
         let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };

@@ -15,19 +15,19 @@ use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
     quantity,
 };
-use crate::claim::{Outcome, Rejection, Rule};
+use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::device::label::SetRef;
 use crate::health::Board;
 use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
-    error::{Error, words},
-    node::context::{NodeOperator, Seen},
+    error::{OperatorError, error_message},
+    node::context::{NodeOperator, PassSummary},
     set::{
+        node_config::{Diskmaker, NodeConfig},
         partitioning::partitioning,
         relevance::nearest_first,
-        world::{Diskmaker, World},
     },
 };
 use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
@@ -35,7 +35,7 @@ use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
 /// Changes come in bursts; one write serves all within this time.
 const SETTLE: Duration = Duration::from_millis(100);
 /// The wait after a failed write.
-const AGAIN: Duration = Duration::from_secs(5);
+const STATUS_RETRY: Duration = Duration::from_secs(5);
 /// At most this many devices that a set takes or does not take are named; the others are only counted.
 const NAMED: usize = 32;
 /// The field manager of the status.
@@ -44,39 +44,39 @@ const MANAGER: &str = "localpool-agent";
 /// Writes the status whenever its content has changed.
 pub async fn keep(
     operator: NodeOperator,
-    mut seen: channel::Receiver<Option<Arc<Seen>>>,
-    mut worlds: channel::Receiver<Arc<World>>,
+    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
+    mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let mut changed = operator.changed.subscribe();
     let mut written: Option<DevicePoolStatus> = None;
     let mut failed = false;
     loop {
-        let wait = if failed { AGAIN } else { Duration::MAX };
+        let wait = if failed { STATUS_RETRY } else { Duration::MAX };
         tokio::select! {
             ok = seen.changed() => if ok.is_err() { return },
-            ok = worlds.changed() => if ok.is_err() { return },
+            ok = configs.changed() => if ok.is_err() { return },
             ok = changed.changed() => if ok.is_err() { return },
             () = sleep(wait) => {}
         }
         tokio::time::sleep(SETTLE).await;
-        let (Some(seen), world) = (seen.borrow_and_update().clone(), worlds.borrow_and_update().clone()) else {
+        let (Some(seen), config) = (seen.borrow_and_update().clone(), configs.borrow_and_update().clone()) else {
             continue;
         };
         changed.mark_unchanged();
-        if !world.complete || !seen.knows_all {
+        if !config.complete || !seen.knows_all {
             continue;
         }
-        if !world.pool_exists {
+        if !config.pool_exists {
             written = None;
         }
         let before = match &written {
             Some(written) => written.clone(),
             // An agent that has just started keeps the times that the one before it wrote.
-            None if world.pool_exists => read(&operator).await,
+            None if config.pool_exists => read(&operator).await,
             None => DevicePoolStatus::default(),
         };
         let (pool, board) = (Arc::clone(&operator.pool), operator.health.clone());
-        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &world, &before)).await;
+        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &config, &before)).await;
         let Ok(status) = status else { continue };
         if written.as_ref() == Some(&status) {
             continue;
@@ -87,7 +87,10 @@ pub async fn keep(
                 false
             }
             Err(error) => {
-                tracing::warn!(error = words(&error), "the DevicePool's status is not up to date; trying again");
+                tracing::warn!(
+                    error = error_message(&error),
+                    "the DevicePool's status is not up to date; trying again"
+                );
                 true
             }
         };
@@ -108,10 +111,10 @@ async fn read(operator: &NodeOperator) -> DevicePoolStatus {
     found.and_then(|pool| pool.status).unwrap_or_default()
 }
 
-async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
+async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), OperatorError> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
     let name = &*operator.node;
-    let failed = || Error::api(format!("writing the status of DevicePool {name}"));
+    let failed = || OperatorError::api(format!("writing the status of DevicePool {name}"));
     let params = PatchParams::apply(MANAGER).force();
     let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
     operator.count(|writes| &writes.pool);
@@ -124,21 +127,27 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
     match api.create(&PostParams::default(), &pool).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(Error::api(format!("making DevicePool {name}"))(error)),
+        Err(error) => return Err(OperatorError::api(format!("making DevicePool {name}"))(error)),
     }
     api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())?;
     Ok(())
 }
 
 /// The content of the status. Conditions that have not changed keep their times from `before`.
-fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+fn status(
+    pool: &Pool,
+    board: &Board,
+    seen: &PassSummary,
+    config: &NodeConfig,
+    before: &DevicePoolStatus,
+) -> DevicePoolStatus {
     let disks: Vec<DiskView> = pool.disk_views();
-    let sets: Vec<SetOffer> = world
+    let sets: Vec<SetOffer> = config
         .sets
         .iter()
         .map(|(name, set)| match set {
             Ok(rule) => {
-                let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
+                let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
                 let offer = offer(pool, &disks, seen, rule);
                 SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
             }
@@ -152,7 +161,7 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
         .collect();
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
-    let (reason, message) = match world.cordoned {
+    let (reason, message) = match config.cordoned {
         true => ("Cordoned", "no new volumes here: spec.cordon is set"),
         false => ("AgentReady", "the node's agent is running"),
     };
@@ -166,7 +175,7 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), seen.untold.as_deref(), world, &before.conditions),
+            claiming(pool.journal().sound().err(), seen.untold.as_deref(), config, &before.conditions),
         ],
     }
 }
@@ -175,7 +184,7 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
 fn claiming(
     damaged: Option<StoreError>,
     untold: Option<&str>,
-    world: &World,
+    config: &NodeConfig,
     before: &[KubeCondition],
 ) -> KubeCondition {
     if let Some(error) = damaged {
@@ -187,7 +196,7 @@ fn claiming(
         );
         return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
-    let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
+    let (holds, reason, message) = match (&config.held_back, &config.diskmaker) {
         (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
         (None, Diskmaker::Runs(pod)) => {
             let words = format!(
@@ -204,7 +213,7 @@ fn claiming(
     condition(before, "Claiming", holds, reason, message, None)
 }
 
-fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
+fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> SetOffer {
     let set = &rule.set;
     let selector = Selector { class: None, set: Some(set.name.clone()) };
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
@@ -237,7 +246,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
 
 /// Other sets that want devices which this set has or takes: their status names each device, the status of this set
 /// only names those sets.
-fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
+fn contested(seen: &PassSummary, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
     let lost = |(_, left): &&(KernelName, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
     let said = seen.outcomes.iter().filter_map(|outcome| {
@@ -248,7 +257,7 @@ fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
+fn outcome<'a>(seen: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
     seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
@@ -260,7 +269,7 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 }
 
 /// What a dry run would take, by the names that people use.
-fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
+fn would_take(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     // The pass may have used an earlier version of the set.
     let names = outcome(seen, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
     let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
@@ -268,7 +277,7 @@ fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
 }
 
 /// The devices that a set did not take, or could not claim, by the names that people use.
-fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
+fn unmatched(seen: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
     let reason = |(name, left): (&KernelName, Option<&Rejection>)| match (seen.problems.get(name), left) {
         (Some(problem), _) => Some(problem.clone()),
         // The message of an election counts seconds, and each second would be a write.
@@ -287,7 +296,7 @@ fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
     nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
 }
 
-fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
+fn missing(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
     paths.take(NAMED).cloned().collect()
 }
@@ -301,11 +310,11 @@ mod tests {
 
     use super::*;
     use crate::claim::sample::rule;
-    use crate::host::{DevNo, Kind, RawDisk};
+    use crate::host::{DevNo, DeviceKind, RawDisk};
     use crate::operator::set::relevance::Sort;
 
-    fn said(world: World) -> (String, String) {
-        let KubeCondition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
+    fn said(config: NodeConfig) -> (String, String) {
+        let KubeCondition { type_, status, reason, .. } = claiming(None, None, &config, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
     }
@@ -313,7 +322,7 @@ mod tests {
     #[test]
     fn a_damaged_journal_is_said_to_whoever_looks_from_afar() {
         let damaged = StoreError::Damaged("it is cut short".to_owned());
-        let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
+        let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &NodeConfig::default(), &[]);
         assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
         assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
     }
@@ -321,11 +330,11 @@ mod tests {
     #[test]
     fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
         let raw = |name: &str, kind| RawDisk::named(name.into(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
-        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), Kind::Loop(None)));
-        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
+        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), DeviceKind::Loop(None)));
+        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), DeviceKind::Disk))).collect();
         let rule = rule("a");
         let names = || devices.iter().map(|raw| raw.name.clone());
-        let outcome = Outcome {
+        let outcome = SetOutcome {
             set: rule.set.clone(),
             takes: Vec::new(),
             would_take: names().collect(),
@@ -333,11 +342,11 @@ mod tests {
             missing: Vec::new(),
             deselected: Vec::new(),
         };
-        let seen = Seen {
+        let seen = PassSummary {
             links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
             sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
             outcomes: vec![outcome],
-            ..Seen::default()
+            ..PassSummary::default()
         };
         let (unmatched, omitted) = named(unmatched(&seen, &rule));
         assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
@@ -354,7 +363,7 @@ mod tests {
     #[test]
     fn a_disk_that_could_not_be_claimed_is_named_with_the_reason_and_one_under_way_is_not() {
         let rule = rule("a");
-        let outcome = Outcome {
+        let outcome = SetOutcome {
             set: rule.set.clone(),
             takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
@@ -363,11 +372,11 @@ mod tests {
             deselected: Vec::new(),
         };
         let link = |name: &str| (name.into(), format!("/dev/{name}"));
-        let seen = Seen {
+        let seen = PassSummary {
             links: ["sda", "sdb", "sdc"].map(link).into(),
             problems: [("sda".into(), "nothing is claimed".to_owned())].into(),
             outcomes: vec![outcome],
-            ..Seen::default()
+            ..PassSummary::default()
         };
         let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
         let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
@@ -378,7 +387,7 @@ mod tests {
     #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
         let lost = |name: &str, left| (name.into(), left);
-        let outcome = |of: &str, rejected| Outcome {
+        let outcome = |of: &str, rejected| SetOutcome {
             set: rule(of).set,
             takes: Vec::new(),
             would_take: Vec::new(),
@@ -393,7 +402,8 @@ mod tests {
             lost("sdc", Rejection::InSet(rule("c").set)),
             lost("sdd", Rejection::GivenBack),
         ];
-        let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
+        let seen =
+            PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
         let words = format!("{} selects 2 of its devices too", rule("late").set.name);
         assert_eq!(contested(&seen, &rule("a")), Some(words));
         assert_eq!(contested(&seen, &rule("late")), None);
@@ -403,10 +413,13 @@ mod tests {
     fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
         let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
         let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
-        assert_eq!(said(World::default()), word("Unknown", "NotKnown"));
-        assert_eq!(said(World { diskmaker: Diskmaker::Absent, ..World::default() }), word("True", "AgentReady"));
-        assert_eq!(said(World { diskmaker: runs(), ..World::default() }), word("False", "DiskmakerRuns"));
-        let held = World { diskmaker: runs(), held_back: Some("old".to_owned()), ..World::default() };
+        assert_eq!(said(NodeConfig::default()), word("Unknown", "NotKnown"));
+        assert_eq!(
+            said(NodeConfig { diskmaker: Diskmaker::Absent, ..NodeConfig::default() }),
+            word("True", "AgentReady")
+        );
+        assert_eq!(said(NodeConfig { diskmaker: runs(), ..NodeConfig::default() }), word("False", "DiskmakerRuns"));
+        let held = NodeConfig { diskmaker: runs(), held_back: Some("old".to_owned()), ..NodeConfig::default() };
         assert_eq!(said(held), word("False", "HeldBack"));
     }
 }

@@ -1,7 +1,7 @@
 //! The watches of what the cluster asks of this node.
 //!
 //! Takes in its sets and LocalVolumes, its Node and DevicePool, and the pods of the Local Storage Operator; hands the
-//! rules to the agent and the [`World`] to the tasks, each only when it changed.
+//! rules to the agent and the [`NodeConfig`] to the tasks, each only when it changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::{Notify, watch as channel};
 
-use super::world::{NodeObjects, Readers, World, look};
+use super::node_config::{NodeConfig, NodeObjects, Readers, look};
 use crate::operator::node::context::NodeOperator;
 use crate::operator::node::definition::{Definition, Definitions};
 use crate::operator::watch::{Tells, Watched, mirror};
@@ -51,18 +51,18 @@ impl Written {
     }
 }
 
-/// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
-pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
+/// Watches the sets, the node and its DevicePool, and keeps `config` and the pool's rules in step.
+pub async fn keep(operator: NodeOperator, config: channel::Sender<Arc<NodeConfig>>) {
     loop {
         // Before anything is listed: whatever is seen from now on was decoded by these definitions or by later ones.
         let definitions = Definitions::read(&operator.client).await;
-        follow(&operator, &world, &definitions).await;
+        follow(&operator, &config, &definitions).await;
         tokio::time::sleep(SETTLED).await;
     }
 }
 
 /// Returns when the definitions have changed; by then nothing new is claimed.
-async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, definitions: &Definitions) {
+async fn follow(operator: &NodeOperator, config: &channel::Sender<Arc<NodeConfig>>, definitions: &Definitions) {
     let objects = Mutex::new(NodeObjects {
         schema: definitions.of_sets.schema("nothing new is claimed"),
         volume_schema: definitions.of_volumes.schema("LocalVolumes claim nothing new"),
@@ -73,7 +73,7 @@ async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, de
     let changed = Notify::new();
     tokio::select! {
         () = watch(operator, &objects, &changed) => {}
-        () = hand_over(operator, world, definitions, &objects, &changed) => {}
+        () = hand_over(operator, config, definitions, &objects, &changed) => {}
         () = tokio::time::sleep(UNREAD), if definitions.are_unread() => {}
     }
 }
@@ -111,10 +111,10 @@ async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &
     tokio::join!(sets, volumes, node, pool, diskmakers);
 }
 
-/// Makes the world of the objects after each change, and hands it over if it is new. Returns when a CRD has changed.
+/// Makes the config of the objects after each change, and hands it over if it is new. Returns when a CRD has changed.
 async fn hand_over(
     operator: &NodeOperator,
-    world: &channel::Sender<Arc<World>>,
+    config: &channel::Sender<Arc<NodeConfig>>,
     definitions: &Definitions,
     objects: &Mutex<NodeObjects>,
     changed: &Notify,
@@ -140,8 +140,8 @@ async fn hand_over(
             operator.agent_handle.set_rules(rules.clone());
             handed_over = Some(rules);
         }
-        if **world.borrow() != *next {
-            world.send_replace(next);
+        if **config.borrow() != *next {
+            config.send_replace(next);
         }
         if replaced {
             return;

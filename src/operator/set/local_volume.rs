@@ -8,13 +8,13 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::class::Class;
-use super::parsed::{Reading, selected};
-use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
+use super::parsed::{ParsedRules, selected};
+use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::SetName;
 use crate::operator::{
-    condition::condition,
-    event::{News, clip},
+    condition::{ConditionState, condition},
+    event::{EventNote, clip},
 };
 
 /// Each path leads to a device, on each selected node.
@@ -38,7 +38,7 @@ pub enum LocalVolumeSummary {
 /// What a LocalVolume that was read asks of the whole cluster.
 pub fn read(
     volume: &LocalVolume,
-    reading: &Reading,
+    reading: &ParsedRules,
     nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
 ) -> LocalVolumeSummary {
     let rules = match reading.as_ref() {
@@ -76,16 +76,16 @@ pub fn decide(
     read: &LocalVolumeSummary,
     classes: &BTreeMap<String, Class>,
     offers: &Offers<'_>,
-) -> (LocalVolumeStatus, Vec<News>) {
+) -> (LocalVolumeStatus, Vec<EventNote>) {
     let before = volume.status.clone().unwrap_or_default();
     let generation = volume.metadata.generation;
-    let now = |kind: &str, (holds, reason, message): Said| {
+    let now = |kind: &str, (holds, reason, message): ConditionState| {
         condition(&before.conditions, kind, holds, reason, clip(message), generation)
     };
     let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
     if let LocalVolumeSummary::Valid { classes: wanted, left_alone: false, .. } = read {
         conditions.push(now(FOUND, found(offers)));
-        let stand: Vec<Said> =
+        let stand: Vec<ConditionState> =
             wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
         // A class with a problem matters more than those without.
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
@@ -121,14 +121,14 @@ fn devices(offers: &Offers<'_>) -> usize {
     offers.iter().map(|(_, offer)| usize::try_from(offer.devices).unwrap_or(0)).sum()
 }
 
-fn valid(read: &LocalVolumeSummary) -> Said {
+fn valid(read: &LocalVolumeSummary) -> ConditionState {
     match read {
         LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
         LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
     }
 }
 
-fn found(offers: &Offers<'_>) -> Said {
+fn found(offers: &Offers<'_>) -> ConditionState {
     let away = away(offers);
     match away.is_empty() {
         true => (true, "Found", "every path leads to a device".to_owned()),
@@ -146,7 +146,7 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
+fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
     let devices = devices(offers);
     let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
@@ -192,14 +192,14 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sample::{local_volume, node};
-    use crate::operator::event::Tone;
+    use kube::runtime::events::EventType;
     use std::sync::Arc;
 
     use super::super::parsed::Parsed;
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
-    fn reading(volume: &LocalVolume) -> Reading {
+    fn reading(volume: &LocalVolume) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(volume.clone())]).remove(0)
     }
 
@@ -213,7 +213,7 @@ mod tests {
         SetOffer { namespace: "storage".to_owned(), name: format!("lv/{class}"), devices, ..SetOffer::default() }
     }
 
-    fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<News>) {
+    fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<EventNote>) {
         let read = read(volume, &reading(volume), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
         decide(volume, &read, &BTreeMap::from(classes), &offers(volume, pools))
@@ -289,7 +289,7 @@ mod tests {
         let (status, news) = status_of(&volume, &[]);
         assert_eq!(says(&status, AVAILABLE).1, "Invalid");
         assert!(says(&status, VALID).2.contains("devicePaths[0]"), "{status:?}");
-        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! LocalVolumeSets and LocalVolumes: what they ask of a node, and what their statuses report.
 //!
-//! Takes in the objects and what the nodes offer for them; gives out rules (`world`), statuses and StorageClasses. Pure
+//! Takes in the objects and what the nodes offer for them; gives out rules (`node_config`), statuses and StorageClasses. Pure
 //! but for the watches of `config` and the writes of `publish`.
 
 pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;
 pub(in crate::operator) mod local_volume;
+pub(in crate::operator) mod node_config;
 pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
 mod publish;
@@ -13,4 +14,3 @@ pub(in crate::operator) mod relevance;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod status;
-pub(in crate::operator) mod world;

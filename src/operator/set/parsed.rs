@@ -20,7 +20,7 @@ use crate::api::{
 use crate::claim::Rule;
 
 /// The rules of one object, or all that is wrong with it.
-pub type Reading = Arc<Result<Vec<Rule>, Vec<String>>>;
+pub type ParsedRules = Arc<Result<Vec<Rule>, Vec<String>>>;
 
 /// A kind of object that says which disks may be used.
 pub trait SetObject: Resource<DynamicType = ()> + Serialize {
@@ -73,7 +73,7 @@ pub struct Parsed<K>(Arc<Mutex<Readings<K>>>);
 struct Readings<K> {
     /// The node that they are for.
     node: Node,
-    readings: BTreeMap<String, (Arc<K>, Reading)>,
+    readings: BTreeMap<String, (Arc<K>, ParsedRules)>,
 }
 
 impl<K> Clone for Parsed<K> {
@@ -90,7 +90,7 @@ impl<K> Default for Parsed<K> {
 
 impl<K: SetObject> Parsed<K> {
     /// The readings of all given objects, in their order; forgets readings of other objects, and for another node.
-    pub fn of(&self, objects: &[Arc<K>], node: &Node) -> Vec<Reading> {
+    pub fn of(&self, objects: &[Arc<K>], node: &Node) -> Vec<ParsedRules> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.node != *node {
             *known = Readings { node: node.clone(), readings: BTreeMap::new() };
@@ -110,7 +110,7 @@ impl<K: SetObject> Parsed<K> {
     }
 
     /// The same, if the node does not matter.
-    pub fn of_any_node(&self, objects: &[Arc<K>]) -> Vec<Reading> {
+    pub fn of_any_node(&self, objects: &[Arc<K>]) -> Vec<ParsedRules> {
         self.of(objects, &Node::standalone("any"))
     }
 }
@@ -170,7 +170,7 @@ mod tests {
             let labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
             parsed.of(std::slice::from_ref(&set), &Node { name: "n".to_owned(), labels }).remove(0)
         };
-        let selected = |reading: &Reading| reading.as_ref().as_ref().expect("valid")[0].node;
+        let selected = |reading: &ParsedRules| reading.as_ref().as_ref().expect("valid")[0].node;
         let first = read("a");
         assert!(Arc::ptr_eq(&first, &read("a")));
         let moved = read("b");

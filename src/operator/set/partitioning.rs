@@ -5,15 +5,20 @@
 //! so that no record of it can be lost or wrong.
 
 use crate::api::crd::{DiskPartitioning, PartitioningState};
-use crate::claim::{Outcome, Rejection, Rule};
+use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::host::KernelName;
-use crate::operator::node::context::Seen;
+use crate::operator::node::context::PassSummary;
 use crate::pool::DiskView;
 
 /// More disks than a node ever has; `disks` still has all of them.
 const MOST: usize = 256;
 
-pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], seen: &Seen) -> Vec<DiskPartitioning> {
+pub fn partitioning(
+    rule: &Rule,
+    outcome: Option<&SetOutcome>,
+    disks: &[DiskView],
+    seen: &PassSummary,
+) -> Vec<DiskPartitioning> {
     if !rule.layout.cuts() || rule.dry_run {
         return Vec::new();
     }
@@ -78,18 +83,18 @@ mod tests {
         }
     }
 
-    fn seen(problems: &[&str]) -> Seen {
+    fn seen(problems: &[&str]) -> PassSummary {
         let link = |name: &str| (name.into(), format!("/dev/disk/by-id/{name}"));
-        Seen {
+        PassSummary {
             links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
             outcomes: Vec::new(),
             problems: problems.iter().map(|name| ((*name).into(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
-            ..Seen::default()
+            ..PassSummary::default()
         }
     }
 
-    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> Outcome {
-        Outcome {
+    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> SetOutcome {
+        SetOutcome {
             set: set("a"),
             takes: takes.iter().map(|name| (*name).into()).collect(),
             would_take: Vec::new(),

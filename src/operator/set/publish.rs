@@ -10,6 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,20 +22,20 @@ use crate::api::crd::{LocalVolume, LocalVolumeSet};
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
-use crate::operator::error::Error;
-use crate::operator::event::{News, Tone};
+use crate::operator::error::OperatorError;
+use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
 impl Leader {
     /// `made` has the state of each class.
     pub(in crate::operator) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
-        let mut sets = self.caches.sets.all();
+        let (nodes, pools) = (self.stores.nodes.all(), self.pools());
+        let mut sets = self.stores.sets.all();
         // A class of several sets carries the name of the oldest.
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
         let whose = Whose::of::<LocalVolumeSet>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_sets.of_any_node(&sets);
+        let readings = self.stores.read_sets.of_any_node(&sets);
         let read_sets = sets.iter().zip(readings).filter(|(set, _)| set.metadata.deletion_timestamp.is_none());
         for (set, reading) in read_sets {
             let read = status::read(set, &reading, &nodes);
@@ -66,16 +67,16 @@ impl Leader {
     }
 
     pub(in crate::operator) async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
-        let mut volumes = self.caches.local_volumes.all();
+        let (nodes, pools) = (self.stores.nodes.all(), self.pools());
+        let mut volumes = self.stores.local_volumes.all();
         volumes
             .sort_by_key(|volume| (volume.metadata.creation_timestamp.as_ref().map(|time| time.0), volume.name_any()));
-        if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
+        if volumes.is_empty() || !self.stores.local_volumes.is_synced() {
             return true;
         }
         let whose = Whose::of::<LocalVolume>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_volumes.of_any_node(&volumes);
+        let readings = self.stores.read_volumes.of_any_node(&volumes);
         let read_volumes =
             volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
         for (volume, reading) in read_volumes {
@@ -127,7 +128,7 @@ impl Leader {
                 self.note("classes", Ok(()));
                 let kind = K::kind(&());
                 let note = format!("StorageClass {} was created for the {kind}", class.name_any());
-                let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
+                let news = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
                 let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
                 (Class::Ours, told)
             }
@@ -140,7 +141,7 @@ impl Leader {
     }
 
     /// An object that is gone has no status.
-    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), Error>
+    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), OperatorError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
         S: Serialize,

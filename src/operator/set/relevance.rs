@@ -2,7 +2,7 @@
 
 use crate::claim::Rule;
 use crate::device::{DeviceType, device_type};
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 /// How different a device is from a disk that somebody put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +27,13 @@ impl Sort {
     pub fn of(raw: &RawDisk) -> Self {
         let asked = device_type(raw);
         let rank = match &raw.kind {
-            Kind::Disk => Rank::Disk,
-            Kind::Dm(_) if asked == Some(DeviceType::Mpath) => Rank::Disk,
-            Kind::Dm(_) | Kind::Md(_) | Kind::Loop(_) | Kind::Network => Rank::Made,
-            Kind::Ram | Kind::Zram | Kind::Rom | Kind::Floppy | Kind::Other(_) => Rank::Other,
-            Kind::Partition(_) => Rank::Partition,
+            DeviceKind::Disk => Rank::Disk,
+            DeviceKind::Dm(_) if asked == Some(DeviceType::Mpath) => Rank::Disk,
+            DeviceKind::Dm(_) | DeviceKind::Md(_) | DeviceKind::Loop(_) | DeviceKind::Network => Rank::Made,
+            DeviceKind::Ram | DeviceKind::Zram | DeviceKind::Rom | DeviceKind::Floppy | DeviceKind::Other(_) => {
+                Rank::Other
+            }
+            DeviceKind::Partition(_) => Rank::Partition,
         };
         Self { asked, rank }
     }
@@ -54,24 +56,29 @@ mod tests {
     use crate::claim::sample::rule;
     use crate::host::{DevNo, Dm, Md, Partition};
 
-    fn dm(uuid: &str) -> Kind {
-        Kind::Dm(Dm { name: "x".to_owned(), uuid: uuid.to_owned(), suspended: false })
+    fn dm(uuid: &str) -> DeviceKind {
+        DeviceKind::Dm(Dm { name: "x".to_owned(), uuid: uuid.to_owned(), suspended: false })
     }
 
     #[test]
     fn devices_of_the_sets_types_come_first_then_real_disks_and_partitions_last() {
-        let partition =
-            Kind::Partition(Partition { disk: "sda".into(), number: 1, start: 0, part_uuid: None, part_label: None });
+        let partition = DeviceKind::Partition(Partition {
+            disk: "sda".into(),
+            number: 1,
+            start: 0,
+            part_uuid: None,
+            part_label: None,
+        });
         let kinds = [
-            ("ram0", Kind::Ram),
+            ("ram0", DeviceKind::Ram),
             ("sda1", partition),
-            ("loop0", Kind::Loop(None)),
+            ("loop0", DeviceKind::Loop(None)),
             ("dm-0", dm("mpath-1")),
-            ("md0", Kind::Md(Md { uuid: None, level: None, state: None })),
-            ("sdb", Kind::Disk),
+            ("md0", DeviceKind::Md(Md { uuid: None, level: None, state: None })),
+            ("sdb", DeviceKind::Disk),
             ("dm-1", dm("CRYPT-1")),
-            ("sda", Kind::Disk),
-            ("sr0", Kind::Rom),
+            ("sda", DeviceKind::Disk),
+            ("sr0", DeviceKind::Rom),
         ];
         let sorts = kinds.map(|(name, kind)| {
             let raw = RawDisk::named(name.into(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);

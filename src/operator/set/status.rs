@@ -6,15 +6,16 @@ use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
+use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use super::class::Class;
-use super::parsed::{Reading, selected};
+use super::parsed::{ParsedRules, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::SetName;
 use crate::operator::{
-    condition::condition,
-    event::{News, Tone, clip},
+    condition::{ConditionState, condition},
+    event::{EventNote, clip},
 };
 
 /// Devices were claimed on some node.
@@ -42,7 +43,11 @@ pub enum SetSummary {
 }
 
 /// What a set that was read asks of the whole cluster.
-pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> SetSummary {
+pub fn read(
+    set: &LocalVolumeSet,
+    reading: &ParsedRules,
+    nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
+) -> SetSummary {
     match reading.as_ref() {
         Err(problems) => SetSummary::Invalid(problems.clone()),
         Ok(rules) => SetSummary::Valid {
@@ -74,7 +79,7 @@ pub fn decide(
     read: &SetSummary,
     class: Option<&Class>,
     offers: &BTreeMap<String, &SetOffer>,
-) -> (LocalVolumeSetStatus, Vec<News>) {
+) -> (LocalVolumeSetStatus, Vec<EventNote>) {
     let before = set.status.clone().unwrap_or_default();
     let generation = set.metadata.generation;
     let now = |kind: &str, (holds, reason, message): (bool, &str, String)| {
@@ -122,10 +127,7 @@ pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
     (all.into_iter().map(|(_, _, one)| one).collect(), omitted)
 }
 
-/// Whether a condition holds, its reason, its message.
-pub type Said = (bool, &'static str, String);
-
-fn valid(read: &SetSummary) -> Said {
+fn valid(read: &SetSummary) -> ConditionState {
     match read {
         SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
         SetSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
@@ -133,7 +135,7 @@ fn valid(read: &SetSummary) -> Said {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Said {
+fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> ConditionState {
     let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
@@ -176,7 +178,7 @@ fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
     }
 }
 
-pub fn class_condition(name: &str, class: &Class) -> Said {
+pub fn class_condition(name: &str, class: &Class) -> ConditionState {
     match class {
         Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
         Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
@@ -197,20 +199,20 @@ pub fn count(number: usize, what: &str) -> String {
 }
 
 /// One line for each condition that has turned.
-pub fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
+pub fn news(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
     let turned = |condition: &&Condition| {
         let former = before.iter().find(|former| former.type_ == condition.type_);
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
     };
     let told = |condition: &Condition| {
-        let tone = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
-            (AVAILABLE, "True", _) => Tone::Normal,
+        let type_ = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
+            (AVAILABLE, "True", _) => EventType::Normal,
             // The other conditions say why.
-            (AVAILABLE, _, "NoNodeSelected") => Tone::Warning,
-            (VALID | CLASS, "False", reason) if reason != "Missing" => Tone::Warning,
+            (AVAILABLE, _, "NoNodeSelected") => EventType::Warning,
+            (VALID | CLASS, "False", reason) if reason != "Missing" => EventType::Warning,
             _ => return None,
         };
-        Some(News { tone, reason: condition.reason.clone(), note: condition.message.clone() })
+        Some(EventNote { type_, reason: condition.reason.clone(), note: condition.message.clone() })
     };
     now.iter().filter(turned).filter_map(told).collect()
 }
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
-    fn reading(set: &LocalVolumeSet) -> Reading {
+    fn reading(set: &LocalVolumeSet) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(set.clone())]).remove(0)
     }
 
@@ -254,7 +256,7 @@ mod tests {
         (&condition.status, &condition.reason)
     }
 
-    fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<News>) {
+    fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<EventNote>) {
         let read = read(set, &reading(set), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         decide(set, &read, Some(&Class::Ours), &offers(set, pools))
     }
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!(is(find(&status, AVAILABLE)), ("False", "Invalid"));
         assert!(find(&status, VALID).message.contains("spec.dryRnu: unknown field; did you mean dryRun?"));
         assert!(status.conditions.iter().all(|condition| condition.type_ != CLASS), "no class is asked for");
-        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
         let (status, _) = status_of(&set, &[pool("a", offer(1, None))]);
         assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
         assert!(find(&status, AVAILABLE).message.contains("1 device on 1 node; nothing new is claimed"));

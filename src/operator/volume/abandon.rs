@@ -6,14 +6,14 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::objects::{VolumeApi, Write};
 use crate::operator::client::within;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses if the node exists.
-pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, Error> {
+pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, OperatorError> {
     let objects = VolumeApi::new(client.clone());
     let name = id.to_string();
-    let refused = |words: String| Err(Error::Refused(words));
+    let refused = |words: String| Err(OperatorError::Refused(words));
     let Some(object) = objects.get(&name).await? else {
         return refused(format!("there is no PoolVolume {id}"));
     };

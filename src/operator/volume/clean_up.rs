@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
@@ -13,8 +14,8 @@ use super::spec::NodeObject;
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
-use crate::operator::error::Error;
-use crate::operator::event::{News, Tone};
+use crate::operator::error::OperatorError;
+use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
 impl Leader {
@@ -23,7 +24,7 @@ impl Leader {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
         let now = Timestamp::now();
-        for volume in self.caches.volumes.all() {
+        for volume in self.stores.volumes.all() {
             match leftover::due(&volume, self.left_for) {
                 Some(due) if due <= now => {
                     done &= self.note("leftovers", self.objects.withdraw(&volume).await);
@@ -32,7 +33,7 @@ impl Leader {
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
                 None => {}
             }
-            let node = NodeObject::of(self.caches.nodes.get(&volume.spec.node));
+            let node = NodeObject::of(self.stores.nodes.get(&volume.spec.node));
             let Some(act) = deleted_node::decide(&volume, node, self.gone) else { continue };
             // A watch may be behind, so ask the API server itself whether a node is gone.
             let result = match node == NodeObject::Exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
@@ -55,9 +56,10 @@ impl Leader {
         &self,
         volume: &PoolVolume,
         act: deleted_node::NodeGoneAction,
-    ) -> Result<Vec<News>, Error> {
+    ) -> Result<Vec<EventNote>, OperatorError> {
         let node = &volume.spec.node;
-        let warning = |reason: &str, note: String| News { tone: Tone::Warning, reason: reason.to_owned(), note };
+        let warning =
+            |reason: &str, note: String| EventNote { type_: EventType::Warning, reason: reason.to_owned(), note };
         let (conditions, news) = match act {
             deleted_node::NodeGoneAction::Release => {
                 let held = match self.objects.delete(volume).await? {
@@ -75,8 +77,11 @@ impl Leader {
                 (conditions, vec![warning("NodeDeleted", note)])
             }
             deleted_node::NodeGoneAction::Clear(conditions) => {
-                let news =
-                    News { tone: Tone::Normal, reason: "NodeBack".to_owned(), note: format!("node {node} is back") };
+                let news = EventNote {
+                    type_: EventType::Normal,
+                    reason: "NodeBack".to_owned(),
+                    note: format!("node {node} is back"),
+                };
                 (conditions, vec![news])
             }
         };

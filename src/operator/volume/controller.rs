@@ -9,26 +9,26 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::erased::Erased;
-use super::in_vain::InVain;
 use super::modes::Modes;
 use super::objects::VolumeApi;
 use super::offered::Candidate;
+use super::refused_modes::RefusedModes;
 use super::spec::NodeObject;
 use super::{modes, node_capacity, offered, spec};
 use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::host::chain;
-use crate::operator::controller::caches::Caches;
-use crate::operator::volume::latest::Sight;
+use crate::operator::controller::stores::Stores;
+use crate::operator::volume::latest_volume::LatestVolume;
 use crate::volume::{
     Capacity, Error, Nodes, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage,
 };
 
 /// How long to wait for a deletion or an expansion.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an agent has to notice a change.
-const GRACE: Duration = Duration::from_secs(3);
-/// The longest time between the answer and the end of a caller's patience.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest time between the answer and the end of a caller's timeout.
 const MARGIN: Duration = Duration::from_secs(1);
 
 mod deleting;
@@ -39,24 +39,24 @@ mod making;
 #[derive(Clone)]
 pub struct ClusterVolumes {
     pub(in crate::operator) objects: VolumeApi,
-    pub(in crate::operator) caches: Caches,
+    pub(in crate::operator) stores: Stores,
     pub(in crate::operator) locks: VolumeLocks,
-    pub(in crate::operator) in_vain: InVain,
+    pub(in crate::operator) refused_modes: RefusedModes,
     pub(in crate::operator) erased: Erased,
 }
 
 impl ClusterVolumes {
     pub(super) fn node_exists(&self, node: &str) -> bool {
-        self.caches.nodes.get(node).is_some()
+        self.stores.nodes.get(node).is_some()
     }
 
     fn node_of(&self, volume: &PoolVolume) -> NodeObject {
-        NodeObject::of(self.caches.nodes.get(&volume.spec.node))
+        NodeObject::of(self.stores.nodes.get(&volume.spec.node))
     }
 
     /// Without a view of the cluster no call can be answered.
     fn synced(&self) -> Result<(), Error> {
-        self.caches.are_synced().then_some(()).ok_or_else(|| {
+        self.stores.are_synced().then_some(()).ok_or_else(|| {
             Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
         })
     }
@@ -78,8 +78,8 @@ impl ClusterVolumes {
         task.await.unwrap_or_else(|e| Err(Error::Internal(format!("a bug ended the operation: {e}"))))
     }
 
-    async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
-        sight.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
+    async fn look_again(&self, latest: &mut LatestVolume, id: VolumeId) -> Result<(), Error> {
+        latest.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
         Ok(())
     }
 }
@@ -91,7 +91,7 @@ fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
 }
 
 /// It is not known whether a request that failed was done: the caller comes back.
-fn unknown(error: crate::operator::Error) -> Error {
+fn unknown(error: crate::operator::OperatorError) -> Error {
     match error.code() {
         // The API server would refuse the same request again.
         Some(400 | 403 | 422) => Error::Internal(chain(&error)),
@@ -107,7 +107,7 @@ impl ClusterVolumes {
         if let Some(node) = modes.refused(&wanted.nodes) {
             // Only if the scheduler may have chosen the node.
             if wanted.nodes != Nodes::Any {
-                self.in_vain.note(&wanted.selector, node, wanted.usage, Instant::now());
+                self.refused_modes.note(&wanted.selector, node, wanted.usage, Instant::now());
             }
             return Err(modes.refusal(node, wanted));
         }
@@ -128,11 +128,11 @@ impl ClusterVolumes {
         usage: Option<WantedUsage>,
     ) -> BTreeMap<String, Capacity> {
         let (pools, promised) = match named {
-            None => (self.caches.pools.all(), self.caches.volumes.all_groups()),
+            None => (self.stores.pools.all(), self.stores.volumes.all_groups()),
             Some(named) => {
                 let named: BTreeSet<&String> = named.iter().collect();
-                let pools = named.iter().filter_map(|node| self.caches.pools.get(node)).collect();
-                (pools, named.iter().flat_map(|node| self.caches.volumes.group(node)).collect())
+                let pools = named.iter().filter_map(|node| self.stores.pools.get(node)).collect();
+                (pools, named.iter().flat_map(|node| self.stores.volumes.group(node)).collect())
             }
         };
         node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
@@ -140,7 +140,7 @@ impl ClusterVolumes {
 
     fn modes(&self, wanted: &VolumeRequest, candidates: &[Candidate]) -> Modes {
         let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
-        let mut pools = self.caches.pools.all();
+        let mut pools = self.stores.pools.all();
         pools.retain(|pool| self.node_exists(&pool.name_any()));
         modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
     }
@@ -151,7 +151,7 @@ impl ClusterVolumes {
         if *selector == Selector::default() {
             return Ok(Vec::new());
         }
-        let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
+        let Stores { sets, local_volumes, read_sets, read_volumes, .. } = &self.stores;
         let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
         let mut candidates = offered::candidates(selector, &all_sets, read_sets.of_any_node(&all_sets));
         candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of_any_node(&all_volumes)));
@@ -194,8 +194,8 @@ impl Volumes for ClusterVolumes {
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
         self.synced()?;
         let name = id.to_string();
-        let object = self.caches.volumes.get(&name);
-        if let (None, Some(why)) = (&object, self.caches.volumes.unread(&name)) {
+        let object = self.stores.volumes.get(&name);
+        if let (None, Some(why)) = (&object, self.stores.volumes.unread(&name)) {
             return Err(Error::Aborted(format!(
                 "PoolVolume {name} is there, and cannot be read by this version: {why}"
             )));
@@ -205,7 +205,7 @@ impl Volumes for ClusterVolumes {
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
-        let all = self.caches.volumes.all();
+        let all = self.stores.volumes.all();
         Ok(all.iter().filter_map(|object| spec::volume(object, self.node_of(object))).collect())
     }
 
@@ -219,8 +219,8 @@ impl Volumes for ClusterVolumes {
         if self.offered(&selector, None).is_err() {
             return Ok(Capacity::ANYTHING);
         }
-        let in_vain = || self.in_vain.of(&selector, node.as_deref()?, Instant::now());
-        let usage = usage.or_else(in_vain);
+        let refused = || self.refused_modes.of(&selector, node.as_deref()?, Instant::now());
+        let usage = usage.or_else(refused);
         let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
         rooms.retain(|name, _| self.node_exists(name));
         Ok(node_capacity::total(rooms.values()))

@@ -10,8 +10,8 @@
 
 use kube::ResourceExt as _;
 
-use super::spec::{allows, difference, never_accepted, phase, refusal, words};
-use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
+use super::spec::{agent_message, allows, difference, never_accepted, phase, refusal};
+use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use crate::volume::{Error, VolumeRequest};
 
 /// What has to be known besides the object.
@@ -21,15 +21,15 @@ pub struct CreateFacts<'a> {
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
     pub node_exists: bool,
-    /// Three quarters of the caller's patience have passed.
+    /// Three quarters of the caller's timeout have passed.
     pub silent: bool,
-    /// Nearly all of the caller's patience has passed.
+    /// Nearly all of the caller's timeout has passed.
     pub over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
-    /// Three quarters of the patience have passed.
+    /// Three quarters of the timeout have passed.
     Silent,
     /// Nearly all of it has passed.
     Over,
@@ -124,14 +124,14 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
             let allowed = allows(&wanted.nodes, node);
             match (phase(object), allowed) {
                 (Phase::Ready, true) if is_in_conflict(object) => CreateStep::Answer(Err(Error::Precondition(
-                    format!("volume {id} cannot be used: {}", words(object).unwrap_or_default()),
+                    format!("volume {id} cannot be used: {}", agent_message(object).unwrap_or_default()),
                 ))),
                 (Phase::Ready, true) => CreateStep::Answer(Ok(())),
                 (Phase::Ready, false) => {
                     CreateStep::Answer(Err(exists(object, "it is on that node, which this request excludes")))
                 }
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
-                (_, true) if facts.over => aborted(match words(object) {
+                (_, true) if facts.over => aborted(match agent_message(object) {
                     Some(words) => format!("the volume is not made yet: {words}"),
                     None => format!("node {node} is still making the volume; try again"),
                 }),
@@ -144,7 +144,7 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
 
 /// Whether its node has, or may have, several volumes with its id.
 fn is_in_conflict(object: &PoolVolume) -> bool {
-    object.status.as_ref().is_some_and(|status| status.reason == Some(Reason::Conflict))
+    object.status.as_ref().is_some_and(|status| status.reason == Some(VolumeReason::Conflict))
 }
 
 fn aborted(words: String) -> CreateStep {
@@ -260,7 +260,7 @@ mod tests {
             let mut object = in_phase(phase);
             let status = object.status.as_mut().expect("set");
             (status.reason, status.message) =
-                (reason.map(|word| Reason::from(word.to_owned())), Some(message.to_owned()));
+                (reason.map(|word| VolumeReason::from(word.to_owned())), Some(message.to_owned()));
             step(&wanted("pvc-1"), Some(&object), CreateFacts { silent: true, over: true, ..FACTS })
         };
         let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");

@@ -127,7 +127,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
-    use crate::api::crd::{PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
+    use crate::api::crd::{PoolVolumeSpec, PoolVolumeStatus};
+    use crate::claim::VolumeMode;
     use crate::device::label::VolumeUsage;
 
     const ALL: [Phase; 7] =

@@ -6,8 +6,8 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::spec::{differs, never_accepted, phase, words};
-use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
+use super::spec::{agent_message, differs, never_accepted, phase};
+use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     let ordered = object.spec.intent == Intent::Delete;
     if !ordered && differs(object) {
-        let words = words(object).unwrap_or_default();
+        let words = agent_message(object).unwrap_or_default();
         return DeleteStep::Answer(Err(Error::Precondition(format!(
             "volume {id} is on a disk, but belongs to nobody: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
@@ -79,8 +79,8 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
         return if facts.over { DeleteStep::Answer(Err(contended(object))) } else { DeleteStep::Delete };
     }
     let status = object.status.as_ref();
-    let words = words(object);
-    let in_use = status.is_some_and(|status| status.reason == Some(Reason::InUse));
+    let words = agent_message(object);
+    let in_use = status.is_some_and(|status| status.reason == Some(VolumeReason::InUse));
     match (phase(object), words) {
         (Phase::Deleting, Some(words)) if in_use && facts.grace => {
             DeleteStep::Answer(Err(Error::Precondition(format!("volume {id}: {words}"))))
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_was_rejected_because_another_volume_of_this_id_is_on_a_disk_is_not_gone() {
         let mut object = in_phase(Phase::Rejected);
-        object.status.as_mut().expect("set").reason = Some(Reason::Differs);
+        object.status.as_mut().expect("set").reason = Some(VolumeReason::Differs);
         for persistent in [true, false] {
             let act = step(Some(&object), DeleteFacts { persistent, ..FACTS });
             let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
@@ -196,14 +196,14 @@ mod tests {
     fn a_volume_in_use_is_refused_with_the_agents_words_and_a_slow_one_aborted() {
         let mut object = being_deleted(ordered(Phase::Deleting));
         let status = object.status.as_mut().expect("set");
-        (status.reason, status.message) = (Some(Reason::InUse), Some("a pod has it open".to_owned()));
+        (status.reason, status.message) = (Some(VolumeReason::InUse), Some("a pod has it open".to_owned()));
         assert!(matches!(step(Some(&object), FACTS), DeleteStep::Wait));
         let act = step(Some(&object), DeleteFacts { grace: true, ..FACTS });
         assert!(
             matches!(&act, DeleteStep::Answer(Err(Error::Precondition(w))) if w.contains("a pod has it open")),
             "{act:?}"
         );
-        object.status.as_mut().expect("set").reason = Some(Reason::DiskMissing);
+        object.status.as_mut().expect("set").reason = Some(VolumeReason::DiskMissing);
         assert!(matches!(step(Some(&object), DeleteFacts { grace: true, ..FACTS }), DeleteStep::Wait));
         let act = step(Some(&object), DeleteFacts { over: true, ..FACTS });
         assert!(

@@ -12,15 +12,15 @@ use tokio::runtime::Handle;
 use crate::api::{Node, node_selector};
 use crate::claim::{AskPromises, NoAnswer, Promise};
 use crate::host::links;
-use crate::host::patience::Patience;
-use crate::operator::error::Error;
+use crate::host::timeout::Timeouts;
+use crate::operator::error::OperatorError;
 
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 250;
 /// How long the API server may take for all of them.
 const ENOUGH: Duration = Duration::from_secs(30);
 /// How long it may take to read a promised path: it may be on a server that is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The annotation that names the provisioner of a PersistentVolume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
@@ -34,14 +34,14 @@ struct ForeignVolume {
 
 /// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
-    let mut patience = Patience::new(PATIENCE);
+    let mut timeouts = Timeouts::new(PATH_TIMEOUT);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
-        let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)?;
-        patience.forget(|path| named.iter().any(|named| named.path == *path));
+        let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(OperatorError::no_answer)?;
+        timeouts.forget(|path| named.iter().any(|named| named.path == *path));
         let resolve = |ForeignVolume { volume, provisioner, path }| {
             let asked = path.clone();
-            let device = patience.ask(&path, move || links::device_on_host(&asked));
+            let device = timeouts.ask(&path, move || links::device_on_host(&asked));
             match device {
                 Ok(device) => Ok(Promise { volume, provisioner, path, device }),
                 Err(source) => Err(NoAnswer::Path { path, volume, source }),
@@ -51,15 +51,15 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     })
 }
 
-async fn list(client: &Client, name: &str) -> Result<Vec<ForeignVolume>, Error> {
+async fn list(client: &Client, name: &str) -> Result<Vec<ForeignVolume>, OperatorError> {
     let nodes: Api<KubeNode> = Api::all(client.clone());
-    let node = nodes.get(name).await.map_err(Error::api(format!("reading the Node {name}")))?;
+    let node = nodes.get(name).await.map_err(OperatorError::api(format!("reading the Node {name}")))?;
     let here = Node { name: name.to_owned(), labels: node.labels().clone() };
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let mut named = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let listed = volumes.list(&page).await.map_err(Error::api("listing PersistentVolumes"))?;
+        let listed = volumes.list(&page).await.map_err(OperatorError::api("listing PersistentVolumes"))?;
         named.extend(listed.items.iter().filter_map(|volume| named_by(volume, &here)));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeSelector, PersistentVolume};
 use kube::ResourceExt as _;
 
-use crate::api::crd::{Intent, PoolVolumeSpec, VolumeMode};
+use crate::api::crd::{Intent, PoolVolumeSpec};
 use crate::api::quantity;
+use crate::claim::VolumeMode;
 use crate::operator::bytes::signed;
 use crate::volume::TOPOLOGY_KEY;
 

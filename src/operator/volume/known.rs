@@ -13,17 +13,17 @@ use uuid::Uuid;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
-use crate::operator::store::{Cache, CacheState, Edition};
-use crate::operator::watch::{Told, Watched, keep_telling, opened};
+use crate::operator::store::{ListCount, Store, StoreState};
+use crate::operator::watch::{StoreEvent, Watched, decoded, keep_telling};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
 #[derive(Clone)]
-pub struct KnownVolumes(Cache<PoolVolume>);
+pub struct KnownVolumes(Store<PoolVolume>);
 
 impl Default for KnownVolumes {
     fn default() -> Self {
-        Self(Cache::new(|a, b| a == b))
+        Self(Store::new(|a, b| a == b))
     }
 }
 
@@ -34,8 +34,8 @@ impl KnownVolumes {
     }
 
     /// Signals each list.
-    pub fn lists(&self) -> Lists {
-        Lists { changes: self.0.changes(), seen: 0 }
+    pub fn relists(&self) -> Relists {
+        Relists { changes: self.0.changes(), seen: 0 }
     }
 
     /// The last state that could be read.
@@ -53,23 +53,23 @@ impl KnownVolumes {
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
-    pub fn edition(&self) -> Edition {
-        self.0.edition()
+    pub fn list_count(&self) -> ListCount {
+        self.0.list_count()
     }
 
-    /// Takes in an object from the answer to our own request, which was sent at the edition `sent`.
-    pub fn learn(&self, object: PoolVolume, sent: Edition) {
+    /// Takes in an object from the answer to our own request, which was sent after `sent` lists.
+    pub fn learn(&self, object: PoolVolume, sent: ListCount) {
         self.0.learn(object, sent);
     }
 }
 
 /// Signals each list.
-pub struct Lists {
-    changes: watch::Receiver<CacheState>,
+pub struct Relists {
+    changes: watch::Receiver<StoreState>,
     seen: u64,
 }
 
-impl Lists {
+impl Relists {
     /// Waits for the next list; several at once count as one. May be dropped at any time.
     pub async fn next(&mut self) {
         let seen = self.seen;
@@ -94,15 +94,15 @@ fn id_of(name: &str) -> Option<Uuid> {
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
-    let told = |told: Told<'_>| to_look_at(&told).into_iter().for_each(|id| operator.look_at(id));
-    keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), opened, told).await;
+    let on_event = |event: StoreEvent<'_>| to_look_at(&event).into_iter().for_each(|id| operator.look_at(id));
+    keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
 }
 
-/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Lists`.
-fn to_look_at(told: &Told<'_>) -> Option<Uuid> {
-    match told {
-        Told::Object(name) | Told::Gone(name) => id_of(name),
-        Told::List | Told::Unread => None,
+/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
+fn to_look_at(event: &StoreEvent<'_>) -> Option<Uuid> {
+    match event {
+        StoreEvent::Object(name) | StoreEvent::Gone(name) => id_of(name),
+        StoreEvent::List | StoreEvent::Unread => None,
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<Uuid> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
-        follow(&known.0, "PoolVolumes", events, opened, |told| due.extend(to_look_at(&told))).await;
+        follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(to_look_at(&event))).await;
         due
     }
 
@@ -204,11 +204,11 @@ mod tests {
 
     #[tokio::test]
     async fn each_list_rings_once_and_several_at_once_are_one() {
-        async fn rings(lists: &mut Lists) -> bool {
+        async fn rings(lists: &mut Relists) -> bool {
             futures::FutureExt::now_or_never(lists.next()).is_some()
         }
         let known = KnownVolumes::default();
-        let mut lists = known.lists();
+        let mut lists = known.relists();
         assert!(!rings(&mut lists).await);
         for events in [list([object(A, 1, "Ready")]), list([object(A, 1, "Ready")])] {
             take(&known, events).await;
@@ -225,15 +225,15 @@ mod tests {
         let known = KnownVolumes::default();
         let version = || known.get(id(A)).and_then(|object| object.metadata.resource_version.clone());
         take(&known, list([object(A, 3, "Accepted")])).await;
-        known.learn(read(A, A, 5, "Ready"), known.edition());
+        known.learn(read(A, A, 5, "Ready"), known.list_count());
         assert_eq!(version().as_deref(), Some("5"), "the watch has not shown it yet");
         take(&known, [Event::Apply(object(A, 4, "Accepted"))]).await;
         assert_eq!(version().as_deref(), Some("5"), "a watch that lags undoes nothing");
         take(&known, [Event::Apply(object(A, 7, "Melting"))]).await;
-        known.learn(read(A, A, 6, "Ready"), known.edition());
+        known.learn(read(A, A, 6, "Ready"), known.list_count());
         assert!(known.is_unread(id(A)));
         assert_eq!(version().as_deref(), Some("5"), "it is older than what cannot be read");
-        known.learn(read(A, A, 8, "Ready"), known.edition());
+        known.learn(read(A, A, 8, "Ready"), known.list_count());
         assert_eq!((known.is_unread(id(A)), version().as_deref()), (true, Some("8")), "the watch has the last word");
         take(&known, [Event::Apply(object(A, 8, "Ready"))]).await;
         assert_eq!((known.is_unread(id(A)), version().as_deref()), (false, Some("8")));
@@ -247,14 +247,14 @@ mod tests {
         let second =
             |phase| [Event::Delete(of_uid(A, "first", 5, "Ready")), Event::Apply(of_uid(A, "second", 6, phase))];
         take(&known, second("Pending")).await;
-        known.learn(read(A, "first", 4, "Ready"), known.edition());
+        known.learn(read(A, "first", 4, "Ready"), known.list_count());
         assert_eq!(uid().as_deref(), Some("second"));
         take(&known, second("Melting")).await;
         assert!(known.is_unread(id(A)));
-        known.learn(read(A, "first", 4, "Ready"), known.edition());
+        known.learn(read(A, "first", 4, "Ready"), known.list_count());
         assert_eq!(uid().as_deref(), Some("second"));
         // The watch reports the end of an earlier object, not of the one that our own write created.
-        known.learn(read(A, "third", 9, "Ready"), known.edition());
+        known.learn(read(A, "third", 9, "Ready"), known.list_count());
         take(&known, [Event::Delete(of_uid(A, "second", 8, "Ready"))]).await;
         assert_eq!((uid().as_deref(), known.is_unread(id(A))), (Some("third"), false));
     }

@@ -7,28 +7,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::persistent_volumes::is_claimed_by_name;
-use super::queue::AGAIN;
+use super::queue::VOLUME_RETRY;
 use super::spec::{request, stale};
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
 use crate::device::DiskId;
 use crate::host::chain;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
-use crate::volume::{Guard, VolumeId};
+use crate::volume::{VolumeGuard, VolumeId};
 
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
-    pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, Error> {
-        if !self.world.complete || !self.seen.knows_all {
-            // Every volume is looked at again once the world is complete, and after the pass that uses its sets.
+    pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
+        if !self.config.complete || !self.seen.knows_all {
+            // Every volume is looked at again once the config is complete, and after the pass that uses its sets.
             return Ok(Requeue::Done);
         }
         let wanted = match request(object) {
             Ok(wanted) => wanted,
             Err(message) => {
-                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Invalid, message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
         let placed = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await?;
@@ -38,18 +38,18 @@ impl VolumeReconcile {
             self.write(object, PoolVolumeStatus { message, ..status::accepted(disk) }).await?;
             return Ok(Requeue::DiskBack);
         }
-        if self.world.cordoned {
+        if self.config.cordoned {
             let message =
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
-            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Cordoned, message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Cordoned, message }).await;
         }
         if let Some(message) = stale(object, (self.operator.clock)()) {
-            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Stale, message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Stale, message }).await;
         }
         let disk = match placed {
             Ok(Destination::On(disk)) => disk,
             // It appeared after the look.
-            Ok(Destination::There) => return Ok(Requeue::After(AGAIN)),
+            Ok(Destination::There) => return Ok(Requeue::After(VOLUME_RETRY)),
             Err(error) => {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
             }
@@ -63,7 +63,7 @@ impl VolumeReconcile {
 
     /// A PersistentVolume is only created for a volume that exists: if there is one, and no disk has the volume, an
     /// empty one must not take its place.
-    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, Error> {
+    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, OperatorError> {
         let (client, name) = (self.operator.client.clone(), &object.spec.volume_name);
         let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
         let message = || {
@@ -73,14 +73,14 @@ impl VolumeReconcile {
                 self.operator.node
             )
         };
-        Ok(is_claimed.then(|| Refusal { reason: Reason::VolumeMissing, message: message() }))
+        Ok(is_claimed.then(|| Refusal { reason: VolumeReason::VolumeMissing, message: message() }))
     }
 
-    pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+    pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
             Err(message) => {
-                return self.refuse(object, Phase::Failed, Refusal { reason: Reason::Invalid, message }).await;
+                return self.refuse(object, Phase::Failed, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
         let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
@@ -120,8 +120,8 @@ impl VolumeReconcile {
         &self,
         object: &PoolVolume,
         wanted: &CreateRequest,
-        guard: &Arc<Guard>,
-    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), Error> {
+        guard: &Arc<VolumeGuard>,
+    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), OperatorError> {
         let mut object = object.clone();
         let (mut left, mut failure) = (BTreeSet::new(), None);
         loop {
@@ -160,7 +160,7 @@ impl VolumeReconcile {
     }
 
     /// It may be on a disk that cannot be asked: it is not made elsewhere.
-    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
+    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, OperatorError> {
         if let Some(words) = doubt.words() {
             self.write(object, status::delayed(object, words)).await?;
         }
@@ -168,7 +168,7 @@ impl VolumeReconcile {
     }
 
     /// Another node may make it.
-    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, Error> {
+    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, OperatorError> {
         let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
         self.refuse(object, Phase::Failed, refusal).await

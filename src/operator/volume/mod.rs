@@ -22,9 +22,8 @@ pub(in crate::operator) mod erased;
 pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
-pub(in crate::operator) mod in_vain;
 pub(in crate::operator) mod known;
-mod latest;
+mod latest_volume;
 pub(in crate::operator) mod leftover;
 mod make;
 pub(in crate::operator) mod modes;
@@ -34,6 +33,7 @@ pub(in crate::operator) mod offered;
 pub(in crate::operator) mod own;
 pub(in crate::operator) mod persistent_volumes;
 pub(in crate::operator) mod queue;
+pub(in crate::operator) mod refused_modes;
 mod report;
 #[cfg(test)]
 pub(in crate::operator) mod sample;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 
 use super::node_capacity::selects;
-use super::offered::{allowed, words};
+use super::offered::{allowed, mode_names};
 use crate::api::crd::{DevicePool, SetOffer};
 use crate::claim::Rule;
 use crate::volume::{Error, Nodes, Selector, VolumeRequest, WantedUsage};
@@ -71,7 +71,7 @@ impl Modes {
 
     /// The answer in that case, in one sentence.
     pub fn refusal(&self, node: &str, wanted: &VolumeRequest) -> Error {
-        let (asked, only) = words(wanted.usage);
+        let (asked, only) = mode_names(wanted.usage);
         let selector = &wanted.selector;
         let named: Vec<&str> = self.able.iter().take(NAMED).map(String::as_str).collect();
         let scheduler = "the scheduler does not know volume modes and has to choose another node; a nodeSelector of \

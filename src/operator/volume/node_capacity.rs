@@ -10,9 +10,10 @@ use kube::core::DynamicObject;
 
 use super::spec::phase;
 use crate::api::{
-    crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode},
+    crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer},
     quantity,
 };
+use crate::claim::VolumeMode;
 use crate::device::SetName;
 use crate::operator::bytes::bytes;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
 use crate::operator::client::{is_object_name, within};
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::volume::DRIVER_NAME;
 
 /// How many objects one answer holds.
@@ -42,11 +42,11 @@ impl VolumeApi {
         Self { volumes: Api::all(client.clone()), persistent: Api::all(client) }
     }
 
-    pub async fn get(&self, name: &str) -> Result<Option<PoolVolume>, Error> {
+    pub async fn get(&self, name: &str) -> Result<Option<PoolVolume>, OperatorError> {
         within(&format!("reading PoolVolume {name}"), self.volumes.get_opt(name)).await
     }
 
-    pub async fn create(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, Error> {
+    pub async fn create(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
         let what = format!("creating PoolVolume {}", object.name_any());
         match within(&what, self.volumes.create(&PostParams::default(), object)).await {
             // The kind itself was not found: no second look finds it.
@@ -56,16 +56,16 @@ impl VolumeApi {
     }
 
     /// Changes the spec.
-    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Write<PoolVolume>, Error> {
+    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Write<PoolVolume>, OperatorError> {
         self.patch(seen, json!({ "spec": spec })).await
     }
 
     /// Orders that the volume be erased.
-    pub async fn order(&self, seen: &PoolVolume) -> Result<Write<PoolVolume>, Error> {
+    pub async fn order(&self, seen: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
         self.change(seen, json!({ "intent": Intent::Delete })).await
     }
 
-    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, Error> {
+    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, OperatorError> {
         let name = seen.name_any();
         change["metadata"]["resourceVersion"] = json!(seen.resource_version());
         let params = PatchParams::default();
@@ -74,7 +74,7 @@ impl VolumeApi {
     }
 
     /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is already gone.
-    pub async fn delete(&self, seen: &PoolVolume) -> Result<Write<Option<PoolVolume>>, Error> {
+    pub async fn delete(&self, seen: &PoolVolume) -> Result<Write<Option<PoolVolume>>, OperatorError> {
         self.delete_if(seen, Preconditions { uid: seen.uid(), resource_version: None }).await
     }
 
@@ -82,7 +82,7 @@ impl VolumeApi {
         &self,
         seen: &PoolVolume,
         preconditions: Preconditions,
-    ) -> Result<Write<Option<PoolVolume>>, Error> {
+    ) -> Result<Write<Option<PoolVolume>>, OperatorError> {
         let name = seen.name_any();
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let what = format!("deleting PoolVolume {name}");
@@ -92,7 +92,7 @@ impl VolumeApi {
 
     /// Withdraws an object in the state that was seen, so that it is gone at once. An agent that accepted it meanwhile
     /// wins.
-    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Write<()>, Error> {
+    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Write<()>, OperatorError> {
         let held = match seen.metadata.deletion_timestamp {
             Some(_) => seen.clone(),
             None => {
@@ -108,14 +108,14 @@ impl VolumeApi {
     }
 
     /// Removes our finalizer.
-    pub async fn let_go(&self, held: &PoolVolume) -> Result<Write<()>, Error> {
+    pub async fn let_go(&self, held: &PoolVolume) -> Result<Write<()>, OperatorError> {
         let others: Vec<&String> = held.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         Ok(self.patch(held, json!({ "metadata": { "finalizers": others } })).await?.map(|_| ()))
     }
 
     /// The PersistentVolume of a volume that has an object. The provisioner gives it the name of the volume; one that a
     /// person created may have any name.
-    pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, Error> {
+    pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, OperatorError> {
         let (id, name) = (object.name_any(), &object.spec.volume_name);
         if is_object_name(name)
             && let Some(found) = self.persistent_volume_named(name).await?.filter(|found| is_of(found, &id))
@@ -125,12 +125,12 @@ impl VolumeApi {
         self.persistent_volume(&id).await
     }
 
-    pub async fn persistent_volume_named(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
+    pub async fn persistent_volume_named(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
         within(&format!("reading PersistentVolume {name}"), self.persistent.get_opt(name)).await
     }
 
     /// The PersistentVolume of a volume, if there is one.
-    pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
+    pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
         let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = within("listing PersistentVolumes", self.persistent.list(&params)).await?;
@@ -151,7 +151,7 @@ fn is_of(volume: &PersistentVolume, id: &str) -> bool {
     csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
 }
 
-fn first<T>(answer: Result<T, Error>) -> Result<Write<T>, Error> {
+fn first<T>(answer: Result<T, OperatorError>) -> Result<Write<T>, OperatorError> {
     match answer {
         Ok(done) => Ok(Write::Done(done)),
         Err(error) if error.is_conflict() || error.is_not_found() => Ok(Write::Changed),

@@ -9,14 +9,14 @@ use kube::ResourceExt as _;
 use crate::claim::Rule;
 use crate::device::{SetName, label::VolumeUsage};
 use crate::host::FsKind;
-use crate::operator::set::parsed::{Reading, SetObject};
+use crate::operator::set::parsed::{ParsedRules, SetObject};
 use crate::volume::{Error, Selector, WantedUsage};
 
 /// An object that a request may mean.
 pub struct Candidate {
     /// Its kind and name, for people.
     what: String,
-    reading: Reading,
+    reading: ParsedRules,
 }
 
 impl Candidate {
@@ -28,14 +28,14 @@ impl Candidate {
 }
 
 /// The objects of a kind that a request means, by their names and classes.
-pub fn candidates<K: SetObject>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
+pub fn candidates<K: SetObject>(selector: &Selector, objects: &[Arc<K>], readings: Vec<ParsedRules>) -> Vec<Candidate> {
     let meant = |object: &K| {
         let name = SetName::new(object.namespace().unwrap_or_default(), object.name_any());
         let class = selector.class.as_ref().is_none_or(|class| object.classes().contains(&class.as_str()));
         let set = selector.set.as_ref().is_none_or(|set| *set == name);
         (class && set).then(|| format!("{} {name}", K::kind(&())))
     };
-    let candidate = |(object, reading): (&Arc<K>, Reading)| Some(Candidate { what: meant(object)?, reading });
+    let candidate = |(object, reading): (&Arc<K>, ParsedRules)| Some(Candidate { what: meant(object)?, reading });
     objects.iter().zip(readings).filter_map(candidate).collect()
 }
 
@@ -61,7 +61,7 @@ pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Resul
     if rules.iter().any(|rule| allowed(rule, usage)) {
         return Ok(());
     }
-    let (asked, only) = words(usage);
+    let (asked, only) = mode_names(usage);
     Err(Error::Invalid(format!(
         "the sets of {selector} allow volumeMode {only} only, and a volume of volumeMode {asked} is asked for"
     )))
@@ -76,7 +76,7 @@ pub fn allowed(rule: &Rule, usage: WantedUsage) -> bool {
 }
 
 /// The mode that is asked for, and the only mode of a set that does not allow it.
-pub fn words(usage: WantedUsage) -> (&'static str, &'static str) {
+pub fn mode_names(usage: WantedUsage) -> (&'static str, &'static str) {
     match usage {
         WantedUsage::Block => ("Block", "Filesystem"),
         WantedUsage::Mount(_) => ("Filesystem", "Block"),

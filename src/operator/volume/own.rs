@@ -18,8 +18,8 @@ use crate::device::{
     label::{SetRef, VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
-use crate::operator::error::Error;
-use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};
+use crate::operator::error::OperatorError;
+use crate::pool::{AskVolumes, LostVolume, ReportedVolume, WantedUsage};
 use crate::volume::VolumeId;
 
 /// How many are read at once, and how long the API server may take for all of them.
@@ -27,14 +27,14 @@ const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 
 /// Asks the API server, on a thread of its own: it blocks.
-pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
+pub fn ask(client: Client, node: String, runtime: Handle) -> AskVolumes {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
-        listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)
+        listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(OperatorError::no_answer)
     })
 }
 
-async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
+async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, OperatorError> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
@@ -42,10 +42,10 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
         let listed = match objects.list(&page).await {
             // Without the kind there is no volume of it.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-            listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
+            listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(told_by(object).map_err(Error::Refused)?);
+            told.extend(told_by(object).map_err(OperatorError::Refused)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -56,19 +56,21 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
 
 /// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for
 /// its device: if even the device cannot be read, nothing is known of any device.
-fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
+fn told_by(object: DynamicObject) -> Result<Option<ReportedVolume>, String> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
     let (id, is_made) = (id_of(&name), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
-        (Err(_), Value::String(disk)) => Ok(Some(ToldVolume { disk: DiskId::named(disk), id, volume: None, is_made })),
+        (Err(_), Value::String(disk)) => {
+            Ok(Some(ReportedVolume { disk: DiskId::named(disk), id, volume: None, is_made }))
+        }
         (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
     }
 }
 
 /// The disk that a volume is on, or will be made on.
-fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
+fn named_by(object: &PoolVolume) -> Option<ReportedVolume> {
     let status = object.status.as_ref()?;
     let is_let_go = !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     if object.metadata.deletion_timestamp.is_some() && is_let_go && object.spec.intent == Intent::Delete {
@@ -84,7 +86,7 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     });
     // A volume that was not made yet has no size, even if its deletion is ordered.
     let is_made = status.size.is_some();
-    Some(ToldVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
+    Some(ReportedVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
 }
 
 /// The name of a PoolVolume is the id of its volume.
@@ -127,7 +129,7 @@ mod tests {
             });
             told_by(serde_json::from_value(value).expect("an object"))
         };
-        let on = |disk: &str| ToldVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
+        let on = |disk: &str| ReportedVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
         assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
         assert_eq!(told(Value::Null), Ok(None), "it is on none");
         let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");

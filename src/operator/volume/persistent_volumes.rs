@@ -6,15 +6,15 @@ use kube::{Api, Client, ResourceExt as _};
 use uuid::Uuid;
 
 use crate::operator::client::is_object_name;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
 /// The UID that identifies a cluster: that of its `kube-system` namespace.
-pub async fn cluster_uid(client: Client) -> Result<String, Error> {
+pub async fn cluster_uid(client: Client) -> Result<String, OperatorError> {
     let namespaces: Api<Namespace> = Api::all(client);
     let what = "reading the namespace kube-system, whose UID names the cluster on its disks";
-    let system = namespaces.get("kube-system").await.map_err(Error::api(what))?;
-    system.uid().ok_or_else(|| Error::Refused("the namespace kube-system has no UID".to_owned()))
+    let system = namespaces.get("kube-system").await.map_err(OperatorError::api(what))?;
+    system.uid().ok_or_else(|| OperatorError::Refused("the namespace kube-system has no UID".to_owned()))
 }
 
 /// How many PersistentVolumes are read at once.
@@ -22,14 +22,14 @@ const PAGE: u32 = 500;
 
 /// Whether a PersistentVolume claims the volume for this node. The provisioner gives it the name of the volume; one
 /// that a person or a backup created may have any name.
-pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
+pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, OperatorError> {
     if is_claimed_by_name(client.clone(), volume_name, id, node).await? {
         return Ok(true);
     }
     let volumes: Api<PersistentVolume> = Api::all(client);
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let listed = volumes.list(&page).await.map_err(Error::api("listing PersistentVolumes"))?;
+        let listed = volumes.list(&page).await.map_err(OperatorError::api("listing PersistentVolumes"))?;
         if listed.items.iter().any(|found| claims(found, id, node)) {
             return Ok(true);
         }
@@ -41,12 +41,17 @@ pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str)
 }
 
 /// Like `is_claimed`, but reads only the PersistentVolume that the provisioner would create.
-pub async fn is_claimed_by_name(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
+pub async fn is_claimed_by_name(
+    client: Client,
+    volume_name: &str,
+    id: Uuid,
+    node: &str,
+) -> Result<bool, OperatorError> {
     if !is_object_name(volume_name) {
         return Ok(false);
     }
     let found = Api::<PersistentVolume>::all(client).get_opt(volume_name).await;
-    let found = found.map_err(Error::api(format!("reading the PersistentVolume {volume_name}")))?;
+    let found = found.map_err(OperatorError::api(format!("reading the PersistentVolume {volume_name}")))?;
     Ok(found.is_some_and(|found| claims(&found, id, node)))
 }
 

@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
-use crate::operator::error::words;
-use crate::operator::node::context::{NodeOperator, Seen};
-use crate::operator::set::world::World;
+use crate::operator::error::error_message;
+use crate::operator::node::context::{NodeOperator, PassSummary};
+use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
 
 /// How many volumes are in work at once.
@@ -25,20 +25,20 @@ const AT_ONCE: usize = 16;
 /// How long a volume may keep its slot from others.
 const SLOT_FOR: Duration = Duration::from_secs(30);
 /// The wait after a failure, doubled each time.
-pub(super) const AGAIN: Duration = Duration::from_millis(250);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+pub(super) const VOLUME_RETRY: Duration = Duration::from_millis(250);
+const VOLUME_RETRY_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Does the work of volumes as they come in.
 pub async fn keep(
     operator: NodeOperator,
     known: KnownVolumes,
     mut inbox: mpsc::UnboundedReceiver<Uuid>,
-    mut seen: channel::Receiver<Option<Arc<Seen>>>,
-    mut worlds: channel::Receiver<Arc<World>>,
+    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
+    mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut queue = Queue::default();
-    let mut lists = known.lists();
+    let mut lists = known.relists();
     loop {
         let mut due = Vec::new();
         tokio::select! {
@@ -52,7 +52,7 @@ pub async fn keep(
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
-            changed = worlds.changed() => match changed {
+            changed = configs.changed() => match changed {
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
@@ -61,9 +61,9 @@ pub async fn keep(
         let last_look = seen.borrow().clone();
         let Some(last_look) = last_look.filter(|_| known.is_complete()) else { continue };
         for id in due {
-            let (world, seen) = (worlds.borrow().clone(), Arc::clone(&last_look));
+            let (config, seen) = (configs.borrow().clone(), Arc::clone(&last_look));
             let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
-            let work = VolumeReconcile { operator, known, world, seen, id, not_made };
+            let work = VolumeReconcile { operator, known, config, seen, id, not_made };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }
@@ -73,7 +73,7 @@ async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
         // Another writer was faster: the watch will report it, and another look does no harm.
         if !error.is_conflict() {
-            tracing::warn!(volume = %VolumeId::from(work.id), error = words(&error), "trying again later");
+            tracing::warn!(volume = %VolumeId::from(work.id), error = error_message(&error), "trying again later");
         }
         Requeue::Again
     })
@@ -154,7 +154,7 @@ impl Queue {
         let mut later = || {
             let times = self.failures.entry(id).or_default();
             *times += 1;
-            AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST)
+            VOLUME_RETRY.saturating_mul(1 << (*times - 1).min(10)).min(VOLUME_RETRY_AT_MOST)
         };
         let wait = match next {
             Requeue::Done => {
@@ -205,7 +205,7 @@ async fn everything(operator: &NodeOperator, known: &KnownVolumes) -> Vec<Uuid> 
 mod tests {
     use super::super::status::Refusal;
     use super::*;
-    use crate::api::crd::Reason;
+    use crate::api::crd::VolumeReason;
 
     const ID: Uuid = Uuid::from_u128(1);
 
@@ -248,13 +248,14 @@ mod tests {
     #[test]
     fn only_what_kept_a_volume_from_being_made_is_counted_as_that_and_the_last_reason_is_kept() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let failed = |words: &str| Requeue::NotMade(Refusal { reason: Reason::DiskFailed, message: words.to_owned() });
+        let failed =
+            |words: &str| Requeue::NotMade(Refusal { reason: VolumeReason::DiskFailed, message: words.to_owned() });
         for next in [
             failed("first"),
             Requeue::Again,
             Requeue::DiskBack,
             failed("second"),
-            Requeue::After(AGAIN),
+            Requeue::After(VOLUME_RETRY),
             Requeue::Again,
         ] {
             queue.end(ID, next, now);
@@ -276,7 +277,7 @@ mod tests {
         queue.begin(ID, async { Requeue::After(Duration::from_millis(1)) });
         assert_eq!(ended(&mut queue).await, None);
         assert_eq!(queue.next().await, ID);
-        let more = tokio::time::timeout(3 * AGAIN, queue.next()).await;
+        let more = tokio::time::timeout(3 * VOLUME_RETRY, queue.next()).await;
         assert!(more.is_err(), "it came back for an earlier try");
     }
 

@@ -6,17 +6,22 @@ use kube::api::PostParams;
 
 use super::own::described_by;
 use super::persistent_volumes::is_claimed;
-use super::queue::AGAIN;
+use super::queue::VOLUME_RETRY;
 use super::spec::{request, restored};
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
-use crate::api::crd::{Phase, PoolVolume, Reason};
+use crate::api::crd::{Phase, PoolVolume, VolumeReason};
 use crate::host::chain;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::pool::{Doubt, Standing, VolumeView, difference};
 
 impl VolumeReconcile {
-    pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Requeue, Error> {
+    pub async fn report(
+        &self,
+        object: &PoolVolume,
+        view: Option<&VolumeView>,
+        doubt: Doubt,
+    ) -> Result<Requeue, OperatorError> {
         let Some(view) = view else {
             self.write(object, status::missing(object, doubt.words())).await?;
             return Ok(Requeue::Done);
@@ -40,7 +45,7 @@ impl VolumeReconcile {
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
-                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Differs, message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Differs, message }).await;
             }
         }
         if view.record.as_ref().is_some_and(|record| record.found) {
@@ -54,7 +59,7 @@ impl VolumeReconcile {
 
     /// If the label has lost the description of a volume, the volume gets it again from its object. It stays as it was
     /// if that cannot be done, or if the object does not say which filesystem it has.
-    pub async fn describe_again(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, Error> {
+    pub async fn describe_again(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, OperatorError> {
         let is_its = object
             .status
             .as_ref()
@@ -89,14 +94,14 @@ impl VolumeReconcile {
     }
 
     /// A found volume: usable once a PersistentVolume claims it for this node.
-    async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, Error> {
+    async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, OperatorError> {
         let phase = self.phase_of(view).await?;
         self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 
     /// Ready if a PersistentVolume claims it; else found, which the disk records.
-    async fn phase_of(&self, view: &VolumeView) -> Result<Phase, Error> {
+    async fn phase_of(&self, view: &VolumeView) -> Result<Phase, OperatorError> {
         let Some(record) = &view.record else { return Ok(Phase::Found) };
         if view.conflict.is_some() {
             return Ok(Phase::Found);
@@ -110,12 +115,12 @@ impl VolumeReconcile {
             false if record.found => Ok(()),
             false => self.blocking(move |pool| pool.disown_volume(id)).await?,
         };
-        done.map_err(|error| Error::Refused(chain(&error)))?;
+        done.map_err(|error| OperatorError::Refused(chain(&error)))?;
         Ok(if claimed { Phase::Ready } else { Phase::Found })
     }
 
     /// A volume without an object: its data is here, so the object is written again.
-    pub async fn restore(&self, view: &VolumeView) -> Result<Requeue, Error> {
+    pub async fn restore(&self, view: &VolumeView) -> Result<Requeue, OperatorError> {
         let Some(record) = &view.record else { return Ok(Requeue::Done) };
         let disk = view.disk.clone();
         if !self.blocking(move |pool| pool.journal().is_undisputed(&disk)).await? {
@@ -125,13 +130,13 @@ impl VolumeReconcile {
         let phase = self.phase_of(view).await?;
         let name = self.name();
         self.operator.count(|writes| &writes.volume);
-        let sent = self.known.edition();
+        let sent = self.known.list_count();
         let made = self.api().create(&PostParams::default(), &restored(view, record, &self.operator.node)).await;
         let object = match made {
             Ok(object) => object,
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let api = self.api();
-                let object = api.get(&name).await.map_err(Error::api(format!("reading PoolVolume {name}")))?;
+                let object = api.get(&name).await.map_err(OperatorError::api(format!("reading PoolVolume {name}")))?;
                 if object.spec.node != *self.operator.node {
                     tracing::error!(
                         volume = name,
@@ -142,10 +147,10 @@ impl VolumeReconcile {
                     return Ok(Requeue::Again);
                 }
                 self.known.learn(object, sent);
-                return Ok(Requeue::After(AGAIN));
+                return Ok(Requeue::After(VOLUME_RETRY));
             }
             Err(error) => {
-                return Err(Error::api(format!(
+                return Err(OperatorError::api(format!(
                     "writing PoolVolume {name} again, whose data is on disk {}",
                     view.disk
                 ))(error));

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::spec;
 use crate::api::crd::{
-    DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, Reason, SetOffer,
+    DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer, VolumeReason,
 };
 use crate::operator::bytes::signed;
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
@@ -24,7 +24,7 @@ pub fn wanted(name: &str) -> VolumeRequest {
         parameters: BTreeMap::from([("class".to_owned(), "fast".to_owned())]),
         selector: Selector { class: Some("fast".to_owned()), set: None },
         nodes: Nodes::Preferred(vec!["n".to_owned()]),
-        patience: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
     }
 }
 
@@ -54,7 +54,7 @@ pub fn rejected(object: &PoolVolume, reason: &str) -> PoolVolume {
     let mut object = object.clone();
     object.status = Some(PoolVolumeStatus {
         phase: Phase::Rejected,
-        reason: Some(Reason::from(reason.to_owned())),
+        reason: Some(VolumeReason::from(reason.to_owned())),
         message: Some(format!("because of {reason}")),
         ..PoolVolumeStatus::default()
     });

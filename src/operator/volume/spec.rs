@@ -12,9 +12,10 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
 use crate::api::{
-    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, Reason, VolumeMode},
+    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeReason},
     quantity,
 };
+use crate::claim::VolumeMode;
 use crate::device::{
     SetName,
     label::{VolumeRecord, VolumeUsage},
@@ -50,12 +51,12 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
 /// Whether its agent has a volume with this id on a disk, but not the volume that the object asks for.
 pub fn differs(object: &PoolVolume) -> bool {
     let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
-    status.is_some_and(|status| status.reason == Some(Reason::Differs))
+    status.is_some_and(|status| status.reason == Some(VolumeReason::Differs))
 }
 
 /// The object that asks `node` for a volume. It is created with the finalizer.
 pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
-    let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
+    let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, timeout: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
         WantedUsage::Mount(kind) => (VolumeMode::Filesystem, kind.map(|kind| kind.name().to_owned())),
@@ -131,7 +132,7 @@ pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String>
 }
 
 /// The agent's message, with the name of its node before it.
-pub fn words(object: &PoolVolume) -> Option<String> {
+pub fn agent_message(object: &PoolVolume) -> Option<String> {
     let message = object.status.as_ref()?.message.as_deref()?;
     let node = format!("node {}", object.spec.node);
     Some(if message.starts_with(&node) { message.to_owned() } else { format!("{node}: {message}") })
@@ -140,17 +141,20 @@ pub fn words(object: &PoolVolume) -> Option<String> {
 /// Why an agent did not make it, as an answer to the caller.
 pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
-    let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
+    let words =
+        agent_message(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_ref()) {
         // Failed volumes too: another volume was faster, no disk took it, or the node could not record it. No disk has
         // any part of it.
-        Some(Reason::Full | Reason::NoSet | Reason::DiskFailed | Reason::JournalFailed) => Error::Exhausted(words),
-        Some(Reason::Limit) => Error::OutOfRange(words),
-        Some(Reason::Invalid) => Error::Invalid(words),
+        Some(VolumeReason::Full | VolumeReason::NoSet | VolumeReason::DiskFailed | VolumeReason::JournalFailed) => {
+            Error::Exhausted(words)
+        }
+        Some(VolumeReason::Limit) => Error::OutOfRange(words),
+        Some(VolumeReason::Invalid) => Error::Invalid(words),
         // It has a PersistentVolume: no other node may make it either.
-        Some(Reason::VolumeMissing) => Error::Precondition(words),
+        Some(VolumeReason::VolumeMissing) => Error::Precondition(words),
         // Its disk has a volume with this id that has no object.
-        Some(Reason::Differs) => Error::Exists(words),
+        Some(VolumeReason::Differs) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),
     }

@@ -2,7 +2,7 @@
 
 use super::spec::HEALTHY;
 use crate::api::{
-    crd::{Phase, PoolVolume, PoolVolumeStatus, Reason},
+    crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
 };
 use crate::device::{DiskId, label::VolumeUsage};
@@ -14,31 +14,31 @@ use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    pub reason: Reason,
+    pub reason: VolumeReason,
     pub message: String,
 }
 
 impl Refusal {
     pub fn of(error: &PoolError, node: &str) -> Self {
         let reason = match error {
-            _ if error.is_locked() => Reason::Locked,
-            PoolError::NoPlace(NoPlace::Limit { .. }) => Reason::Limit,
-            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => Reason::Full,
-            PoolError::NoSet(_) => Reason::NoSet,
-            PoolError::WhichClass(_) => Reason::Invalid,
-            PoolError::Differs { .. } => Reason::Differs,
-            PoolError::InUse { .. } => Reason::InUse,
-            PoolError::Found { .. } => Reason::Found,
+            _ if error.is_locked() => VolumeReason::Locked,
+            PoolError::NoPlace(NoPlace::Limit { .. }) => VolumeReason::Limit,
+            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => VolumeReason::Full,
+            PoolError::NoSet(_) => VolumeReason::NoSet,
+            PoolError::WhichClass(_) => VolumeReason::Invalid,
+            PoolError::Differs { .. } => VolumeReason::Differs,
+            PoolError::InUse { .. } => VolumeReason::InUse,
+            PoolError::Found { .. } => VolumeReason::Found,
             PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } | PoolError::NotTold { .. } => {
-                Reason::DiskMissing
+                VolumeReason::DiskMissing
             }
-            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => Reason::Conflict,
-            PoolError::NotDescribed { .. } => Reason::NotDescribed,
-            PoolError::BeingZeroed { .. } => Reason::BeingZeroed,
-            PoolError::CannotGrow { .. } => Reason::CannotGrow,
-            PoolError::NoSuchVolume { .. } => Reason::NoSuchVolume,
+            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => VolumeReason::Conflict,
+            PoolError::NotDescribed { .. } => VolumeReason::NotDescribed,
+            PoolError::BeingZeroed { .. } => VolumeReason::BeingZeroed,
+            PoolError::CannotGrow { .. } => VolumeReason::CannotGrow,
+            PoolError::NoSuchVolume { .. } => VolumeReason::NoSuchVolume,
             PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => {
-                Reason::Internal
+                VolumeReason::Internal
             }
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
@@ -48,8 +48,8 @@ impl Refusal {
     /// look, decides what happens.
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
-            PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => Reason::JournalFailed,
-            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => Reason::DiskFailed,
+            PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => VolumeReason::JournalFailed,
+            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => VolumeReason::DiskFailed,
             PoolError::NoSuchVolume { .. }
             | PoolError::NoPlace(_)
             | PoolError::NoSet(_)
@@ -73,7 +73,7 @@ impl Refusal {
     pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
-            Reason::JournalFailed => "the state directory failed".to_owned(),
+            VolumeReason::JournalFailed => "the state directory failed".to_owned(),
             _ => format!("disk {disk} failed"),
         };
         Self { reason, message: format!("node {node}: {what} {times} times, the last time with: {message}") }
@@ -91,7 +91,7 @@ pub fn delayed(object: &PoolVolume, message: String) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Accepted, disk, message: Some(message), ..PoolVolumeStatus::default() }
 }
 
-pub fn refused(phase: Phase, reason: Reason, message: String) -> PoolVolumeStatus {
+pub fn refused(phase: Phase, reason: VolumeReason, message: String) -> PoolVolumeStatus {
     PoolVolumeStatus { phase, reason: Some(reason), message: Some(message), ..PoolVolumeStatus::default() }
 }
 
@@ -122,7 +122,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
     let resize_error = before.and_then(|status| status.resize_error.clone());
     PoolVolumeStatus {
         phase,
-        reason: view.conflict.as_ref().map(|_| Reason::Conflict),
+        reason: view.conflict.as_ref().map(|_| VolumeReason::Conflict),
         message,
         size: Some(signed(view.size)),
         capacity: Some(quantity::short(view.size)),
@@ -141,10 +141,10 @@ pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.clone().unwrap_or_default();
     let (reason, worst, words) = match doubt {
-        Some(words) => (Reason::DiskMissing, HealthReason::DiskMissing, words),
+        Some(words) => (VolumeReason::DiskMissing, HealthReason::DiskMissing, words),
         None => {
             let words = format!("the volume is not on its disk {disk} any more");
-            (Reason::VolumeMissing, HealthReason::VolumeMissing, words)
+            (VolumeReason::VolumeMissing, HealthReason::VolumeMissing, words)
         }
     };
     if object.metadata.deletion_timestamp.is_some() {
@@ -188,7 +188,8 @@ fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
 mod tests {
     use super::super::sample::{in_phase, status_condition};
     use super::*;
-    use crate::api::crd::{PoolVolumeSpec, VolumeMode};
+    use crate::api::crd::PoolVolumeSpec;
+    use crate::claim::VolumeMode;
     use crate::device::{SetName, label::SetRef};
     use crate::pool::Standing;
     use crate::volume::VolumeId;
@@ -248,7 +249,7 @@ mod tests {
         let gone = || told("NodeGone", "NodeDeleted");
         assert_eq!(kinds(delayed(&object, "later".to_owned())), [gone()]);
         assert_eq!(kinds(missing(&object, None)), [told(HEALTHY, "VolumeMissing"), gone()]);
-        let refusal = Refusal { reason: Reason::InUse, message: String::new() };
+        let refusal = Refusal { reason: VolumeReason::InUse, message: String::new() };
         assert_eq!(kinds(stuck(&object, refusal)), [told(HEALTHY, "Fine"), gone()]);
     }
 }

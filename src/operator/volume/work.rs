@@ -16,9 +16,9 @@ use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::device::DiskId;
 use crate::host::chain;
-use crate::operator::error::{Error, words};
-use crate::operator::node::context::{NodeOperator, Seen};
-use crate::operator::set::world::World;
+use crate::operator::error::{OperatorError, error_message};
+use crate::operator::node::context::{NodeOperator, PassSummary};
+use crate::operator::set::node_config::NodeConfig;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 
@@ -53,8 +53,8 @@ pub(super) struct NotMade {
 pub(super) struct VolumeReconcile {
     pub operator: NodeOperator,
     pub known: KnownVolumes,
-    pub world: Arc<World>,
-    pub seen: Arc<Seen>,
+    pub config: Arc<NodeConfig>,
+    pub seen: Arc<PassSummary>,
     pub id: Uuid,
     pub not_made: Option<NotMade>,
 }
@@ -71,13 +71,13 @@ impl VolumeReconcile {
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Arc<Pool>) -> T + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T, OperatorError> {
         let pool = Arc::clone(&self.operator.pool);
         let done = tokio::task::spawn_blocking(move || work(&pool)).await;
-        done.map_err(|error| Error::Refused(format!("a bug ended the operation: {error}")))
+        done.map_err(|error| OperatorError::Refused(format!("a bug ended the operation: {error}")))
     }
 
-    pub async fn once(&self) -> Result<Requeue, Error> {
+    pub async fn once(&self) -> Result<Requeue, OperatorError> {
         if self.known.is_unread(self.id) {
             // Only another version understands what it says: neither its earlier state nor its absence may stand in for
             // it.
@@ -130,11 +130,11 @@ impl VolumeReconcile {
             (VolumeAction::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
             (VolumeAction::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
             (VolumeAction::Restore, None, Some(view)) => self.restore(&view).await,
-            (act, _, _) => Err(Error::Refused(format!("{act:?} was decided on something else"))),
+            (act, _, _) => Err(OperatorError::Refused(format!("{act:?} was decided on something else"))),
         }
     }
 
-    async fn make_or_give_up(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
+    async fn make_or_give_up(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, OperatorError> {
         match (self.not_made.as_ref().filter(|failed| failed.times >= TRIES), doubt) {
             // No disk has any part of it now.
             (Some(failed), Doubt::None) => self.give_up(object, failed).await,
@@ -148,7 +148,7 @@ impl VolumeReconcile {
     }
 
     /// Writes a status if it differs from the present one, and returns the object after that.
-    pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, Error> {
+    pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, OperatorError> {
         let status = status::beside_others(object, status);
         if object.status.as_ref() == Some(&status) {
             return Ok(object.clone());
@@ -156,21 +156,21 @@ impl VolumeReconcile {
         let name = self.name();
         let next = PoolVolume { status: Some(status), ..object.clone() };
         self.operator.count(|writes| &writes.volume);
-        let sent = self.known.edition();
+        let sent = self.known.list_count();
         let written = self.api().replace_status(&name, &PostParams::default(), &next).await;
-        let written = written.map_err(Error::api(format!("writing the status of PoolVolume {name}")))?;
+        let written = written.map_err(OperatorError::api(format!("writing the status of PoolVolume {name}")))?;
         self.known.learn(written.clone(), sent);
         Ok(written)
     }
 
-    pub async fn refuse(&self, object: &PoolVolume, phase: Phase, refusal: Refusal) -> Result<Requeue, Error> {
+    pub async fn refuse(&self, object: &PoolVolume, phase: Phase, refusal: Refusal) -> Result<Requeue, OperatorError> {
         let Refusal { reason, message } = refusal;
         tracing::info!(volume = self.name(), ?phase, %reason, why = message, "a volume is not made here");
         self.write(object, status::refused(phase, reason, message)).await?;
         Ok(Requeue::Done)
     }
 
-    async fn delete(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+    async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
         let id = self.id;
         let deleted = self
@@ -194,7 +194,7 @@ impl VolumeReconcile {
     }
 
     /// Removes our finalizer, so that the object is deleted.
-    async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+    async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let name = self.name();
         let mut next = object.clone();
         next.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
@@ -202,11 +202,11 @@ impl VolumeReconcile {
         match self.api().replace(&name, &PostParams::default(), &next).await {
             Ok(_) => Ok(Requeue::Done),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Requeue::Done),
-            Err(error) => Err(Error::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
+            Err(error) => Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
         }
     }
 
-    async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, Error> {
+    async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
         let id = self.id;
         let grown = self
@@ -221,7 +221,11 @@ impl VolumeReconcile {
             Ok(view) => (view, None),
             Err(PoolError::BeingZeroed { .. }) => return Ok(Requeue::After(ZEROING)),
             Err(error @ (PoolError::Apply(_) | PoolError::Bare(_) | PoolError::DiskAway { .. })) => {
-                tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
+                tracing::error!(
+                    volume = self.name(),
+                    error = error_message(&error),
+                    "the volume could not grow; trying again"
+                );
                 return Ok(Requeue::Again);
             }
             Err(error) => (view.clone(), Some(chain(&error))),

@@ -21,35 +21,35 @@ fn status(code: u16) -> watcher::Error {
     watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
 }
 
-async fn play(cache: &Cache<Meta>, events: Vec<watcher::Result<Event<Meta>>>) {
-    follow(cache, "Nodes", stream::iter(events), Ok, |_| {}).await;
+async fn play(store: &Store<Meta>, events: Vec<watcher::Result<Event<Meta>>>) {
+    follow(store, "Nodes", stream::iter(events), Ok, |_| {}).await;
 }
 
 #[tokio::test]
 async fn a_list_replaces_what_was_there_and_a_watch_changes_it() {
-    let cache = Cache::new(|a: &Meta, b| a.metadata.labels == b.metadata.labels);
-    assert!(!cache.is_synced());
-    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1")))]).await;
-    assert!(!cache.is_synced() && cache.all().is_empty(), "half a list is none");
-    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)]).await;
-    assert!(cache.is_synced() && cache.get("a").is_none() && cache.get("b").is_some());
-    let mut changes = cache.changes();
-    play(&cache, vec![Ok(Event::Apply(node("b", "1")))]).await;
+    let store = Store::new(|a: &Meta, b| a.metadata.labels == b.metadata.labels);
+    assert!(!store.is_synced());
+    play(&store, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1")))]).await;
+    assert!(!store.is_synced() && store.all().is_empty(), "half a list is none");
+    play(&store, vec![Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)]).await;
+    assert!(store.is_synced() && store.get("a").is_none() && store.get("b").is_some());
+    let mut changes = store.changes();
+    play(&store, vec![Ok(Event::Apply(node("b", "1")))]).await;
     assert!(!changes.has_changed().expect("open"), "nothing that matters changed");
-    play(&cache, vec![Ok(Event::Apply(node("b", "2"))), Ok(Event::Delete(node("b", "2")))]).await;
-    assert!(changes.has_changed().expect("open") && cache.all().is_empty());
+    play(&store, vec![Ok(Event::Apply(node("b", "2"))), Ok(Event::Delete(node("b", "2")))]).await;
+    assert!(changes.has_changed().expect("open") && store.all().is_empty());
     changes.mark_unchanged();
-    play(&cache, vec![Ok(Event::Delete(node("b", "2")))]).await;
+    play(&store, vec![Ok(Event::Delete(node("b", "2")))]).await;
     assert!(!changes.has_changed().expect("open"));
 }
 
 #[tokio::test]
 async fn a_list_that_broke_off_is_no_part_of_the_next_one() {
-    let cache = Cache::new(|_: &Meta, _| false);
+    let store = Store::new(|_: &Meta, _| false);
     let broken = [Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Err(status(500))];
     let whole = [Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)];
-    play(&cache, broken.into_iter().chain(whole).collect()).await;
-    assert!(cache.get("a").is_none() && cache.get("b").is_some());
+    play(&store, broken.into_iter().chain(whole).collect()).await;
+    assert!(store.get("a").is_none() && store.get("b").is_some());
 }
 
 #[tokio::test]
@@ -57,30 +57,30 @@ async fn a_group_is_what_its_objects_say_now() {
     fn group_of(node: &Meta) -> Option<&str> {
         node.metadata.labels.as_ref()?.get("v").map(String::as_str)
     }
-    let cache = Cache::grouped(|_: &Meta, _| false, group_of);
-    let names = |group: &str| cache.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
+    let store = Store::grouped(|_: &Meta, _| false, group_of);
+    let names = |group: &str| store.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
     let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1")), Event::InitDone];
-    play(&cache, list.map(Ok).into()).await;
+    play(&store, list.map(Ok).into()).await;
     assert_eq!((names("1"), names("2")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
-    play(&cache, vec![Ok(Event::Apply(node("a", "2"))), Ok(Event::Delete(node("b", "1")))]).await;
+    play(&store, vec![Ok(Event::Apply(node("a", "2"))), Ok(Event::Delete(node("b", "1")))]).await;
     assert_eq!((names("1"), names("2")), (vec![], vec!["a".to_owned()]));
-    play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
-    assert!(cache.all_groups().is_empty());
+    play(&store, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
+    assert!(store.all_groups().is_empty());
 }
 
 #[tokio::test]
 async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served_and_what_was_known_stays() {
-    let cache = Cache::new(|_: &Meta, _| false);
-    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Ok(Event::InitDone)]).await;
-    play(&cache, vec![Err(status(500))]).await;
-    assert!(cache.is_synced(), "what is known stays known while the server is away");
-    play(&cache, vec![Err(status(404)), Ok(Event::Init), Err(status(404))]).await;
-    assert!(!cache.is_synced() && cache.get("a").is_some());
-    play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
-    assert!(cache.is_synced() && cache.get("a").is_none());
+    let store = Store::new(|_: &Meta, _| false);
+    play(&store, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Ok(Event::InitDone)]).await;
+    play(&store, vec![Err(status(500))]).await;
+    assert!(store.is_synced(), "what is known stays known while the server is away");
+    play(&store, vec![Err(status(404)), Ok(Event::Init), Err(status(404))]).await;
+    assert!(!store.is_synced() && store.get("a").is_some());
+    play(&store, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
+    assert!(store.is_synced() && store.get("a").is_none());
     // A watch that continues where it was reports no list.
-    play(&cache, vec![Err(status(404)), Ok(Event::Apply(node("a", "2")))]).await;
-    assert!(cache.is_synced() && cache.get("a").is_some());
+    play(&store, vec![Err(status(404)), Ok(Event::Apply(node("a", "2")))]).await;
+    assert!(store.is_synced() && store.get("a").is_some());
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
     Event::Apply(serde_json::from_value(value).expect("an object"))
 }
 
-async fn watched(cache: &Cache<PoolVolume>, events: Vec<Event<DynamicObject>>) {
+async fn watched(store: &Store<PoolVolume>, events: Vec<Event<DynamicObject>>) {
     let events = stream::iter(events.into_iter().map(Ok));
-    follow(cache, "PoolVolumes", events, opened_or(node_capacity::unread), |_| {}).await;
+    follow(store, "PoolVolumes", events, decoded_or(node_capacity::unread), |_| {}).await;
 }
 
 fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
@@ -151,43 +151,43 @@ fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
 
 #[tokio::test]
 async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
-    let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
-    let promised = || cache.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
-    watched(&cache, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
+    let store = Store::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
+    let promised = || store.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
+    watched(&store, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
     assert_eq!(promised(), ["a"]);
     // Once by the watch and once by a list.
     for events in
         [vec![volume("a", "Melting", None)], listed(vec![volume("a", "Melting", None), volume("b", "Ready", Some(7))])]
     {
-        watched(&cache, events).await;
-        assert!(cache.unread("a").is_some_and(|why| why.contains("Melting")));
-        assert!(cache.get("a").is_some() && cache.get("b").is_some(), "it was treated as absent");
+        watched(&store, events).await;
+        assert!(store.unread("a").is_some_and(|why| why.contains("Melting")));
+        assert!(store.get("a").is_some() && store.get("b").is_some(), "it was treated as absent");
         assert_eq!(promised(), ["a"], "what it takes stays promised");
     }
-    watched(&cache, vec![volume("a", "Ready", Some(7))]).await;
-    assert_eq!((cache.unread("a"), promised()), (None, Vec::<String>::new()));
-    watched(&cache, vec![volume("a", "Melting", None)]).await;
-    watched(&cache, listed(vec![])).await;
-    assert!(cache.unread("a").is_none() && cache.get("a").is_none(), "a list says all there is");
+    watched(&store, vec![volume("a", "Ready", Some(7))]).await;
+    assert_eq!((store.unread("a"), promised()), (None, Vec::<String>::new()));
+    watched(&store, vec![volume("a", "Melting", None)]).await;
+    watched(&store, listed(vec![])).await;
+    assert!(store.unread("a").is_none() && store.get("a").is_none(), "a list says all there is");
 }
 
 #[tokio::test]
 async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
-    let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
-    let promised = || cache.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
-    watched(&cache, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
-    assert!(cache.unread("a").is_some() && cache.unread("b").is_some());
-    assert!(cache.get("a").is_none() && cache.all().is_empty(), "nobody acts on what stands in for it");
+    let store = Store::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
+    let promised = || store.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
+    watched(&store, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
+    assert!(store.unread("a").is_some() && store.unread("b").is_some());
+    assert!(store.get("a").is_none() && store.all().is_empty(), "nobody acts on what stands in for it");
     assert_eq!(promised(), 7, "the disk that has b counts it already");
-    watched(&cache, vec![volume("a", "Pending", None)]).await;
-    assert_eq!((promised(), cache.unread("a")), (7, None), "and is not counted twice");
-    let mut changes = cache.changes();
-    watched(&cache, vec![volume("c", "Melting", None)]).await;
+    watched(&store, vec![volume("a", "Pending", None)]).await;
+    assert_eq!((promised(), store.unread("a")), (7, None), "and is not counted twice");
+    let mut changes = store.changes();
+    watched(&store, vec![volume("c", "Melting", None)]).await;
     assert!(changes.has_changed().expect("open"));
     assert_eq!(promised(), 14);
     let Event::Apply(gone) = volume("c", "Melting", None) else { panic!() };
-    watched(&cache, vec![Event::Delete(gone)]).await;
-    assert_eq!((promised(), cache.unread("c")), (7, None));
+    watched(&store, vec![Event::Delete(gone)]).await;
+    assert_eq!((promised(), store.unread("c")), (7, None));
     changes.mark_unchanged();
 }
 

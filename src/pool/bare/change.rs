@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{BareDevice, BareState, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
-use crate::host::{Access, Call, Openers, TURN_PATIENCE};
+use crate::host::{Access, DEVICE_LOCK_TIMEOUT, Openers, ZeroingBudget};
 use crate::pool::{
     erase::GIVE_WAY,
     error::BareError,
@@ -17,10 +17,10 @@ use crate::pool::{
 impl BareDevice {
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
     /// and the worker goes on where the caller does not wait.
-    pub fn create(&self, volume: &PlannedVolume, patience: Duration) -> Result<(), BareError> {
-        let mut call = Call::begin();
+    pub fn create(&self, volume: &PlannedVolume, timeout: Duration) -> Result<(), BareError> {
+        let mut budget = ZeroingBudget::begin();
         let _state = loop {
-            let mut state = self.lock_within(patience)?;
+            let mut state = self.lock_within(timeout)?;
             let disk = self.disk(&state)?;
             let claim = self.claim()?;
             if claim.volume.is_some() || claim.erasing.is_some() {
@@ -28,7 +28,7 @@ impl BareDevice {
             }
             self.has_its_size(&state, &claim)?;
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
-            if !is_zero && call.is_over() {
+            if !is_zero && budget.is_over() {
                 state.is_wanted = true;
                 return Err(BareError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
             }
@@ -38,7 +38,7 @@ impl BareDevice {
                 disk.prove_unopened(Openers::Writers).map_err(BareError::opening)?;
                 break state;
             }
-            call.has_zeroed(self.clean(&*disk, &claim)?);
+            budget.has_zeroed(self.clean(&*disk, &claim)?);
             drop(state);
             std::thread::sleep(GIVE_WAY);
         };
@@ -60,7 +60,7 @@ impl BareDevice {
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
     pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), BareError> {
-        let state = self.lock_within(TURN_PATIENCE)?;
+        let state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
@@ -90,7 +90,7 @@ impl BareDevice {
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
     pub fn begin_format(&self, id: Uuid) -> Result<(), BareError> {
-        let mut state = self.lock_within(TURN_PATIENCE)?;
+        let mut state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         self.disk(&state)?;
         let claim = self.claim()?;
         if !claim.should_be_blank() {
@@ -110,7 +110,7 @@ impl BareDevice {
 
     /// Its volume becomes another one, found, its data as it is.
     pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), BareError> {
-        let state = self.lock_within(TURN_PATIENCE)?;
+        let state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
         self.has(id)?;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::disputed::{contradicted, disputed, on_another_disk, too_small};
 use super::{BareDevice, NotReady, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, Hardware};
-use crate::host::{Access, Disk, RawDisk, SHORT_TURN_PATIENCE, TURN_PATIENCE, chain, is_unchanged};
+use crate::host::{Access, DEVICE_LOCK_TIMEOUT, Disk, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain, is_unchanged};
 use crate::pool::{error::BareError, journal::BareClaim, view::Standing};
 
 impl BareDevice {
@@ -18,14 +18,14 @@ impl BareDevice {
         }
         {
             // Its old handle goes, and with it the name that it had: nobody may be sent there while it is opened.
-            let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
+            let mut state = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
             state.raw = Some(raw.clone());
             state.disk = None;
             if state.standing == Standing::Ready {
                 state.standing = Standing::NotReady("it is being opened again".to_owned());
             }
         }
-        let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
+        let mut state = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
         match self.open(raw, whole.as_ref()) {
             Ok(disk) => state.becomes_ready(disk),
             Err(why) => state.becomes_not_ready(why),
@@ -98,7 +98,7 @@ impl BareDevice {
     /// Ends a dispute, as a person said that the device is ours: a free one is erased and offered again, one
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), BareError> {
-        let mut state = self.lock_within(TURN_PATIENCE)?;
+        let mut state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(BareError::opening)?;
         let size = disk.geometry().size;
         drop(disk);

@@ -20,8 +20,8 @@ impl BareDevice {
             let claim = self.claim()?;
             // What it would erase may be a volume that was made after the journal was written. Asked in this order: who tells
             // writes down a contradiction first.
-            let is_told = self.journal.is_told();
-            let disk = self.disk(&state).ok().filter(|_| is_told);
+            let knows = self.journal.knows_volumes();
+            let disk = self.disk(&state).ok().filter(|_| knows);
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
                 && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
             let is_dirty = claim.volume.is_none() && !claim.clean;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Member;
-use crate::host::{Call, TURN_PATIENCE, TurnGuard};
+use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLockGuard, ZeroingBudget};
 use crate::pool::{
     erase::{GIVE_WAY, zeroed_in_call},
     error::{ApplyError, BareError, PoolError},
@@ -30,21 +30,21 @@ pub enum Attempt {
 
 impl Member {
     /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has.
-    /// Waits for others on this disk with `patience`. Long zeroing comes first, in pieces, and others have their turn in
+    /// Waits for others on this disk with `timeout`. Long zeroing comes first, in pieces, and others have their turn in
     /// between: until it is done there is nothing of the volume.
     pub fn create(
         &self,
         site: Site,
         volume: &PlannedVolume,
         journal: &JournalStore,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Attempt, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
                 let to_zero = |state: &mut LabelledState| state.unzeroed_for_create(site, volume);
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
-                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
+                    let mut state = match zeroed(member, volume.id, timeout, to_zero) {
                         Ok(state) => state,
                         Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
                         Err(error) if is_taken(&error) => return Ok(Attempt::ByOther),
@@ -62,7 +62,7 @@ impl Member {
                 }
                 made
             }
-            Self::Bare(member) => match member.create(volume, patience) {
+            Self::Bare(member) => match member.create(volume, timeout) {
                 Err(BareError::BeingZeroed { left }) => {
                     return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
                 }
@@ -82,8 +82,8 @@ impl Member {
         match self {
             Self::Labelled(member) => {
                 let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
-                let grown =
-                    zeroed(member, id, TURN_PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                let grown = zeroed(member, id, DEVICE_LOCK_TIMEOUT, to_zero)
+                    .and_then(|mut state| Ok(state.expand(id, required)?));
                 match grown {
                     Err(PoolError::Apply(ApplyError::Plan {
                         source: PlanError::CannotGrow { id, wanted, growable_to },
@@ -103,12 +103,12 @@ impl Member {
 fn zeroed<'m>(
     member: &'m LabelledDisk,
     id: Uuid,
-    patience: Duration,
+    timeout: Duration,
     to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
-) -> Result<TurnGuard<'m, LabelledState>, PoolError> {
-    let mut call = Call::begin();
+) -> Result<DeviceLockGuard<'m, LabelledState>, PoolError> {
+    let mut budget = ZeroingBudget::begin();
     loop {
-        let mut state = member.lock_within(patience)?;
+        let mut state = member.lock_within(timeout)?;
         if !state.is_usable() {
             return Ok(state);
         }
@@ -117,7 +117,7 @@ fn zeroed<'m>(
             return Ok(state);
         }
         let bytes = left.total();
-        if !zeroed_in_call(&mut state, left, &mut call)? {
+        if !zeroed_in_call(&mut state, left, &mut budget)? {
             return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
         }
         drop(state);

@@ -232,7 +232,7 @@ fn names_stand_in_the_order_in_which_the_kernel_counts() {
 #[test]
 fn loop_devices_without_a_file_are_counted_for_people_and_listed_for_programs() {
     let idle = |name: &str| {
-        let unbound = RawDisk { size: 0, kind: Kind::Loop(None), ..disk(name) };
+        let unbound = RawDisk { size: 0, kind: DeviceKind::Loop(None), ..disk(name) };
         plain(device(unbound, Verdict::Theirs(Reason::NoMedium)))
     };
     let mut shown = vec![plain(unclaimed("sda")), idle("loop0")];

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::device::label::VolumeUsage;
 use crate::health::Board;
-use crate::host::{Bind, FsKind, Host, HostError, Mount, TargetKind, chain};
+use crate::host::{FsKind, Host, HostError, Mount, TargetAccess, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
 use crate::volume::id::VolumeId;
 use crate::volume::publish::{
-    Access, AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
+    AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
 };
 use crate::volume::request::{PublishRequest, Stats};
 
@@ -167,14 +167,14 @@ impl Work {
         }
     }
 
-    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: Access) -> Result<(), Error> {
+    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: TargetAccess) -> Result<(), Error> {
         if !ours.iter().any(|mount| mount.target == staging) {
             let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
             return Err(Error::Precondition(words));
         }
         let mounts = self.host.mounts();
         mounts.make_target(target, TargetKind::Directory).map_err(|e| bad_target("target_path", e))?;
-        mounts.bind(staging, target, Bind::asked(access.is_read_only())).map_err(|e| failed("bind-mount the volume", e))
+        mounts.bind(staging, target, access).map_err(|e| failed("bind-mount the volume", e))
     }
 
     /// A read-only bind of a device node still lets writers in, so the device itself is made read-only. That holds for
@@ -184,7 +184,7 @@ impl Work {
         view: &VolumeView,
         elsewhere: &[&Path],
         target: &Path,
-        access: Access,
+        access: TargetAccess,
     ) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
@@ -197,7 +197,7 @@ impl Work {
             mounts.set_read_only(&view.node, read_only).map_err(|e| failed("set the device's read-only flag", e))?;
         }
         mounts.make_target(target, TargetKind::File).map_err(|e| bad_target("target_path", e))?;
-        mounts.bind(&view.node, target, Bind::asked(read_only)).map_err(|e| failed("bind-mount the device node", e))
+        mounts.bind(&view.node, target, access).map_err(|e| failed("bind-mount the device node", e))
     }
 
     /// Unmounts everything at `path`, and removes the target if `after` says so.

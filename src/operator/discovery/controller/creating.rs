@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt as _;
 
 /// A large image over a slow network takes less.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(3);
+const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(3);
 /// What a container waits for while nothing has gone wrong yet.
 const BEFORE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
@@ -44,12 +44,12 @@ impl Creating {
     }
 
     pub fn is_stuck(&self, now: Timestamp) -> bool {
-        self.since.is_some_and(|since| now.duration_since(since) > PATIENCE)
+        self.since.is_some_and(|since| now.duration_since(since) > STUCK_AFTER)
     }
 
     /// The message about a pod that is stuck; `why` is the newest warning about it.
     pub fn told(&self, why: Option<&Event>) -> String {
-        let minutes = PATIENCE.as_mins();
+        let minutes = STUCK_AFTER.as_mins();
         let first = format!("{}: its container was not created after {minutes} minutes", self.node);
         let Some(why) = why else { return first };
         let said = [&why.reason, &why.message].into_iter().flatten().map(|words| words.trim());

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::creating::is_of;
 use crate::api::crd::{DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus};
-use crate::operator::condition::condition;
+use crate::operator::condition::{ConditionState, condition};
 
 /// All nodes that are selected are looked at.
 pub const AVAILABLE: &str = "Available";
@@ -133,10 +133,9 @@ pub fn decide(object: &LocalVolumeDiscovery, state: &DaemonState) -> LocalVolume
     }
 }
 
-type Said = (bool, &'static str, String);
-type Verdict = (DiscoveryPhase, Said, Option<(&'static str, String)>);
+type DaemonProgress = (DiscoveryPhase, ConditionState, Option<(&'static str, String)>);
 
-fn running(daemons: &Daemons) -> Verdict {
+fn running(daemons: &Daemons) -> DaemonProgress {
     use DiscoveryPhase::{Discovering, DiscoveryFailed};
     let Daemons { observed, wanted, scheduled: _, available, troubles, nodes, selected } = daemons;
     if !observed {

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::PartialObjectMeta;
-use kube::runtime::events::{Event as News, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event as NewEvent, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -35,11 +35,11 @@ use crate::api::{
 use crate::host::Backoff;
 use crate::operator::{
     client::within,
-    controller::{caches::Caches, metrics::Metrics},
-    error::{Error, HOW, words},
+    controller::{metrics::Metrics, stores::Stores},
+    error::{HOW, OperatorError, error_message},
     set::parsed::selected,
-    store::Cache,
-    watch::{Watched, keep, opened},
+    store::Store,
+    watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
@@ -61,10 +61,10 @@ pub struct Discoveries {
     namespace: String,
     /// `None` if the process was not given a template.
     template: Option<DaemonTemplate>,
-    nodes: Cache<PartialObjectMeta<KubeNode>>,
-    objects: Cache<LocalVolumeDiscovery>,
-    daemons: Cache<DaemonSet>,
-    pods: Cache<Pod>,
+    nodes: Store<PartialObjectMeta<KubeNode>>,
+    objects: Store<LocalVolumeDiscovery>,
+    daemons: Store<DaemonSet>,
+    pods: Store<Pod>,
     recorder: Recorder,
     metrics: Metrics,
 }
@@ -72,7 +72,7 @@ pub struct Discoveries {
 impl Discoveries {
     pub fn new(
         client: Client,
-        caches: &Caches,
+        stores: &Stores,
         metrics: Metrics,
         namespace: &str,
         template: Option<DaemonTemplate>,
@@ -82,11 +82,11 @@ impl Discoveries {
         Self {
             namespace: namespace.to_owned(),
             template,
-            nodes: caches.nodes.clone(),
-            objects: Cache::new(|a, b| a == b),
-            daemons: Cache::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
+            nodes: stores.nodes.clone(),
+            objects: Store::new(|a, b| a == b),
+            daemons: Store::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
             // Only what keeps a pod from running is of interest.
-            pods: Cache::new(|a, b| a.status == b.status),
+            pods: Store::new(|a, b| a.status == b.status),
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             client,
@@ -97,14 +97,14 @@ impl Discoveries {
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let objects = Watched::all(Api::all(self.client.clone()), "LocalVolumeDiscoveries");
-        tasks.spawn(keep(self.objects.clone(), objects, opened));
+        tasks.spawn(keep(self.objects.clone(), objects, decoded));
         if let Some(DaemonTemplate { name, selector, .. }) = &self.template {
             let api = Api::namespaced(self.client.clone(), &self.namespace);
             let named = Config::default().fields(&format!("metadata.name={name}"));
-            tasks.spawn(keep(self.daemons.clone(), Watched::some(api, named, "DaemonSets"), opened));
+            tasks.spawn(keep(self.daemons.clone(), Watched::some(api, named, "DaemonSets"), decoded));
             let api = Api::namespaced(self.client.clone(), &self.namespace);
             let selected = Config::default().labels(selector);
-            tasks.spawn(keep(self.pods.clone(), Watched::some(api, selected, "Pods of discovery"), opened));
+            tasks.spawn(keep(self.pods.clone(), Watched::some(api, selected, "Pods of discovery"), decoded));
         }
         let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
@@ -121,7 +121,7 @@ impl Discoveries {
             };
             let again = backoff.after(!done).unwrap_or(Duration::MAX);
             let _ = tokio::time::timeout(again, async {
-                // A cache ends only when the process does.
+                // A store ends only when the process does.
                 let _ = tokio::select! {
                     changed = objects.changed() => changed,
                     changed = daemons.changed() => changed,
@@ -178,7 +178,7 @@ impl Discoveries {
     }
 
     /// Whether the CRD is ours: under the CRD of the Local Storage Operator the objects belong to that operator.
-    async fn is_ours(&self) -> Result<bool, Error> {
+    async fn is_ours(&self) -> Result<bool, OperatorError> {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let name = discovery_crd().name_any();
         let crd = within(&format!("reading the CRD {name}"), api.get(&name)).await?;
@@ -207,7 +207,7 @@ impl Discoveries {
         };
         let wanted = match template.daemon(&self.namespace, object, &read) {
             Ok(wanted) => wanted,
-            Err(error) => return refused("Invalid", words(&error)),
+            Err(error) => return refused("Invalid", error_message(&error)),
         };
         let live = self.daemons.get(&format!("{}/{}", self.namespace, template.name));
         let value = json!(wanted);
@@ -219,7 +219,7 @@ impl Discoveries {
                     Arc::new(live)
                 }
                 Err(error) => {
-                    let message = words(&error);
+                    let message = error_message(&error);
                     self.note(Err::<(), _>(error));
                     return (DaemonState::Refused { reason: "DaemonSetNotWritten", message }, false);
                 }
@@ -250,7 +250,7 @@ impl Discoveries {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    async fn apply(&self, name: &str, wanted: &Value) -> Result<DaemonSet, Error> {
+    async fn apply(&self, name: &str, wanted: &Value) -> Result<DaemonSet, OperatorError> {
         let mut wanted = wanted.clone();
         (wanted["apiVersion"], wanted["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
         let what = format!("applying DaemonSet {}/{name}", self.namespace);
@@ -300,7 +300,11 @@ impl Discoveries {
         }
     }
 
-    async fn write(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) -> Result<(), Error> {
+    async fn write(
+        &self,
+        object: &LocalVolumeDiscovery,
+        status: &LocalVolumeDiscoveryStatus,
+    ) -> Result<(), OperatorError> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let api: Api<LocalVolumeDiscovery> = Api::namespaced(self.client.clone(), &namespace);
         let what = format!("writing the status of LocalVolumeDiscovery {namespace}/{name}");
@@ -320,15 +324,15 @@ impl Discoveries {
             (_, DiscoveryPhase::Discovering) => (EventType::Normal, "Discovering"),
         };
         let note = status.conditions.first().map(|condition| condition.message.clone());
-        let news = News { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
-        let told = within("writing an Event", self.recorder.publish(&news, &object.object_ref(&()))).await;
+        let event = NewEvent { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
+        let told = within("writing an Event", self.recorder.publish(&event, &object.object_ref(&()))).await;
         if told.is_err() {
             self.note(told);
         }
     }
 
     /// Counts a write, and logs what went wrong.
-    fn note<T>(&self, result: Result<T, Error>) -> bool {
+    fn note<T>(&self, result: Result<T, OperatorError>) -> bool {
         match result {
             Ok(_) => {
                 self.metrics.writes.with_label_values(&["discovery"]).inc();
@@ -336,7 +340,7 @@ impl Discoveries {
             }
             Err(error) => {
                 self.metrics.errors.with_label_values(&["discovery"]).inc();
-                tracing::warn!(controller = "discovery", "{}; trying again", words(&error));
+                tracing::warn!(controller = "discovery", "{}; trying again", error_message(&error));
                 false
             }
         }

@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use super::{ClusterVolumes, GRACE, PATIENCE, unknown};
+use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, unknown};
 use crate::api::crd::{Intent, PoolVolume};
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
-use crate::operator::volume::latest::Sight;
+use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
 use crate::operator::volume::{handle, spec};
 use crate::volume::{Error, VolumeId};
@@ -16,12 +16,12 @@ use crate::volume::{Error, VolumeId};
 impl ClusterVolumes {
     pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
         let name = id.to_string();
-        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.caches.volumes, name.clone());
-        self.look_again(&mut sight, id).await?;
+        let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
+        let mut latest = LatestVolume::new(&self.stores.volumes, name.clone());
+        self.look_again(&mut latest, id).await?;
         let (mut persistent, mut ordered, mut told) = (None, false, None);
         loop {
-            let seen = sight.look();
+            let seen = latest.look();
             ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
             let now = Instant::now();
             let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
@@ -59,13 +59,13 @@ impl ClusterVolumes {
                 }
                 (DeleteStep::Delete, Some(seen)) => self.objects.delete(&seen).await,
                 (_, _) => {
-                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    latest.changed(if now < grace_at { grace_at } else { over_at }).await;
                     continue;
                 }
             };
             match done.map_err(unknown)? {
-                Write::Done(now) => sight.learn(now),
-                Write::Changed => self.look_again(&mut sight, id).await?,
+                Write::Done(now) => latest.learn(now),
+                Write::Changed => self.look_again(&mut latest, id).await?,
             }
         }
     }

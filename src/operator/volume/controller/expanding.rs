@@ -3,22 +3,22 @@
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{ClusterVolumes, GRACE, PATIENCE, answer, unknown};
+use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, answer, unknown};
 use crate::operator::volume::expand::{ExpandFacts, ExpandStep, step};
-use crate::operator::volume::latest::Sight;
+use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
 use crate::volume::{Error, Volume, VolumeId};
 
 impl ClusterVolumes {
     pub(super) async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
-        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
-        if sight.look().is_none() {
-            self.look_again(&mut sight, id).await?;
+        let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
+        let mut latest = LatestVolume::new(&self.stores.volumes, id.to_string());
+        if latest.look().is_none() {
+            self.look_again(&mut latest, id).await?;
         }
         let mut asked = false;
         loop {
-            let seen = sight.look();
+            let seen = latest.look();
             let now = Instant::now();
             let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
             let facts = ExpandFacts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
@@ -26,7 +26,7 @@ impl ClusterVolumes {
                 ExpandStep::Answer(Ok(())) => return answer(seen.as_deref()),
                 ExpandStep::Answer(Err(error)) => return Err(error),
                 ExpandStep::Wait => {
-                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    latest.changed(if now < grace_at { grace_at } else { over_at }).await;
                     continue;
                 }
                 ExpandStep::Ask(size) => (size, None),
@@ -37,9 +37,9 @@ impl ClusterVolumes {
                 Write::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
                 Write::Done(now) => {
                     asked = true;
-                    sight.learn(Some(now));
+                    latest.learn(Some(now));
                 }
-                Write::Changed => self.look_again(&mut sight, id).await?,
+                Write::Changed => self.look_again(&mut latest, id).await?,
             }
         }
     }

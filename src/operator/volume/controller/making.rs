@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{ClusterVolumes, MARGIN, answer, unknown};
 use crate::api::crd::{Phase, PoolVolume};
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
-use crate::operator::volume::latest::Sight;
+use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
 use crate::operator::volume::spec;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
@@ -14,14 +14,14 @@ use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 impl ClusterVolumes {
     pub(super) async fn make(self, id: VolumeId, wanted: VolumeRequest) -> Result<Volume, Error> {
         let began = Instant::now();
-        let silent_at = began + wanted.patience * 3 / 4;
-        let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
-        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        let silent_at = began + wanted.timeout * 3 / 4;
+        let over_at = began + wanted.timeout.saturating_sub(MARGIN.min(wanted.timeout / 8));
+        let mut latest = LatestVolume::new(&self.stores.volumes, id.to_string());
         let mut own = None;
         let mut refusal: Option<Error> = None;
         let mut tried = Vec::new();
         loop {
-            let seen = sight.look();
+            let seen = latest.look();
             if let Some(pending) = seen.as_deref().filter(|seen| spec::phase(seen) == Phase::Pending) {
                 own = pending.uid();
             }
@@ -41,16 +41,16 @@ impl ClusterVolumes {
                     // If no node remains to ask, the last refusal is the better answer.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
                     refusal = None;
-                    own = self.ask(&mut sight, id, &spec::object(&wanted, &node)).await?.or(own);
+                    own = self.ask(&mut latest, id, &spec::object(&wanted, &node)).await?.or(own);
                 }
-                CreateStep::Wait(WaitUntil::Silent) => sight.changed(silent_at).await,
-                CreateStep::Wait(WaitUntil::Over) => sight.changed(over_at).await,
+                CreateStep::Wait(WaitUntil::Silent) => latest.changed(silent_at).await,
+                CreateStep::Wait(WaitUntil::Over) => latest.changed(over_at).await,
                 CreateStep::Withdraw(then) => {
                     let Some(seen) = seen else { continue };
                     match self.objects.withdraw(&seen).await.map_err(unknown)? {
-                        Write::Changed => self.look_again(&mut sight, id).await?,
+                        Write::Changed => self.look_again(&mut latest, id).await?,
                         Write::Done(()) => {
-                            sight.learn(None);
+                            latest.learn(None);
                             match then {
                                 AfterWithdrawal::Anew => {}
                                 AfterWithdrawal::Elsewhere(error) => {
@@ -69,14 +69,14 @@ impl ClusterVolumes {
     }
 
     /// Creates the object, and returns its UID; if another writer was faster, looks at the present object.
-    async fn ask(&self, sight: &mut Sight, id: VolumeId, object: &PoolVolume) -> Result<Option<String>, Error> {
+    async fn ask(&self, latest: &mut LatestVolume, id: VolumeId, object: &PoolVolume) -> Result<Option<String>, Error> {
         match self.objects.create(object).await.map_err(unknown)? {
             Write::Done(made) => {
                 let uid = made.uid();
-                sight.learn(Some(made));
+                latest.learn(Some(made));
                 Ok(uid)
             }
-            Write::Changed => self.look_again(sight, id).await.map(|()| None),
+            Write::Changed => self.look_again(latest, id).await.map(|()| None),
         }
     }
 }

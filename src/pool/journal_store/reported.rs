@@ -18,7 +18,7 @@ use crate::pool::{
 
 /// A disk of this node that a volume is on, as a PoolVolume says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldVolume {
+pub struct ReportedVolume {
     /// Labelled or bare.
     pub disk: DiskId,
     /// `None`: the object is not called as one of ours is.
@@ -30,7 +30,7 @@ pub struct ToldVolume {
 }
 
 /// Asks for all of them. It may take a while.
-pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, NoAnswer> + Send>;
+pub type AskVolumes = Box<dyn FnMut() -> Result<Vec<ReportedVolume>, NoAnswer> + Send>;
 
 /// Whether an answer is held against claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ enum Claims {
 impl JournalStore {
     /// The PoolVolumes were heard once since the process began, or there is nobody to ask. Until then a device that is free by
     /// the journal may have a volume: one that was made after the journal was written.
-    pub fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::SeqCst)
+    pub fn knows_volumes(&self) -> bool {
+        self.knows_volumes.load(Ordering::SeqCst)
     }
 
     /// What PoolVolumes have on a device with another claim.
@@ -57,20 +57,20 @@ impl JournalStore {
     /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a contradiction
     /// is written down first.
     pub fn is_undisputed(&self, disk: &DiskId) -> bool {
-        self.is_told() && self.contradiction(disk).is_none()
+        self.knows_volumes() && self.contradiction(disk).is_none()
     }
 
     /// Volumes are on these devices. Those without a claim had one that was lost, unless a person has given up what was there.
     /// True: there is one more.
-    pub fn learn(&self, told: Vec<ToldVolume>) -> Result<bool, StoreError> {
-        let claims = if self.is_told() { Claims::KnowBetter } else { Claims::Compare };
+    pub fn learn(&self, told: Vec<ReportedVolume>) -> Result<bool, StoreError> {
+        let claims = if self.knows_volumes() { Claims::KnowBetter } else { Claims::Compare };
         let hold = |journal: &mut Journal| hold_against(journal, &told, claims);
         let news = match self.sound() {
             Ok(()) => self.change(|journal| Ok(hold(journal)))?,
             // It counts in this process, and from when there is a document again.
             Err(_) => self.remember(&self.turn(), hold),
         };
-        self.is_told.store(true, Ordering::SeqCst);
+        self.knows_volumes.store(true, Ordering::SeqCst);
         Ok(news)
     }
 
@@ -84,7 +84,7 @@ impl JournalStore {
     }
 }
 
-impl ToldVolume {
+impl ReportedVolume {
     fn is_of(&self, claim: &BareClaim) -> bool {
         self.id.is_some() && self.id == claim.volume.as_ref().map(|volume| volume.id)
     }
@@ -98,7 +98,7 @@ impl ToldVolume {
 
 /// A contradiction of an earlier start stays, though its object be gone: a person may have deleted it by hand, which erases
 /// nothing, and what the journal says would erase it.
-fn hold_against(journal: &mut Journal, told: &[ToldVolume], claims: Claims) -> bool {
+fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) -> bool {
     let before = journal.lost.clone();
     // What was only to be made counts where nothing else was.
     for one in told.iter().filter(|one| one.is_made).chain(told.iter().filter(|one| !one.is_made)) {
@@ -123,7 +123,7 @@ fn hold_against(journal: &mut Journal, told: &[ToldVolume], claims: Claims) -> b
 }
 
 /// Of several volumes on one device a person says which is there.
-fn note(lost: &mut LostClaim, told: &ToldVolume) {
+fn note(lost: &mut LostClaim, told: &ReportedVolume) {
     let Some(volume) = &told.volume else { return };
     if lost.volume.is_none() {
         lost.volume = Some(volume.clone());
@@ -134,7 +134,7 @@ fn note(lost: &mut LostClaim, told: &ToldVolume) {
 
 /// It is known that the volume is not there, though its object still names the device. A device that was given back or given up
 /// may have another one since, of which an older journal knows nothing.
-fn is_gone(journal: &Journal, told: &ToldVolume) -> bool {
+fn is_gone(journal: &Journal, told: &ReportedVolume) -> bool {
     let former = journal.former.get(&told.disk);
     let is_former = former.zip(told.id).is_some_and(|(former, id)| former.contains(&id));
     // One that was only to be made there has nothing to say after that.

@@ -4,7 +4,7 @@ use super::kernel_name::KernelName;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum DeviceEvent {
     /// A disk or partition, by its kernel name, came, went or changed.
     Changed { name: KernelName },
     /// udev has recorded what it knows of the device; the device itself may not have changed.

@@ -3,7 +3,7 @@
 //! Takes in the question and whom it is about; gives out the answer, or that there was none in time. A thread that is
 //! stuck in the kernel cannot be ended: it is left behind, and until it comes back that device is asked nothing more. A
 //! question may always be left behind; work that changes a disk only if it may just as well end later: see
-//! [`Patience::errand`].
+//! [`Timeouts::errand`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a device may take: a disk that was asleep needs ten seconds to spin up.
-pub const BOUND: Duration = Duration::from_secs(20);
+pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(20);
 /// If many hang, each of the last ones gets this part of it: a dead controller takes all its disks along.
 const LEAST_PART: u32 = 200;
 
 /// Who is asked, and who has not answered yet.
 #[derive(Debug)]
-pub struct Patience<Whom> {
+pub struct Timeouts<Whom> {
     bound: Duration,
     away: BTreeMap<Whom, Away>,
 }
@@ -29,7 +29,7 @@ pub struct Patience<Whom> {
 struct Away {
     after: Duration,
     back: Arc<AtomicBool>,
-    /// Whether it shortens the patience with others.
+    /// Whether it shortens the timeout of others.
     counts: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Late(Arc<AtomicBool>);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum PatienceError {
+pub enum TimeoutError {
     #[error("opening or reading it took more than {after:?}; it is read again when that ends")]
     Hangs { after: Duration },
     #[error("a bug ended the request")]
@@ -48,18 +48,18 @@ pub enum PatienceError {
     NoThread(#[source] std::io::Error),
 }
 
-impl<Whom: Ord + Clone> Patience<Whom> {
+impl<Whom: Ord + Clone> Timeouts<Whom> {
     pub fn new(bound: Duration) -> Self {
         Self { bound, away: BTreeMap::new() }
     }
 
-    /// Asks, and waits for the answer as long as there is patience. If an earlier answer is still missing, it neither
+    /// Asks, and waits for the answer until the timeout. If an earlier answer is still missing, it neither
     /// asks nor waits.
     pub fn ask<T: Send + 'static>(
         &mut self,
         whom: &Whom,
         question: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         self.errand(whom, question, || {})
     }
 
@@ -70,12 +70,12 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         whom: &Whom,
         work: impl FnOnce() -> T + Send + 'static,
         late: impl FnOnce() + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         if let Some(Away { after, .. }) = self.away.get(whom).filter(|away| !away.is_back()) {
-            return Err(PatienceError::Hangs { after: *after });
+            return Err(TimeoutError::Hangs { after: *after });
         }
         self.away.remove(whom);
-        let after = self.patience();
+        let after = self.timeout();
         let (reply, answer) = mpsc::channel();
         let back = Arc::new(AtomicBool::new(false));
         let at_end = Back(Arc::clone(&back));
@@ -86,13 +86,13 @@ impl<Whom: Ord + Clone> Patience<Whom> {
                 late();
             }
         };
-        thread::Builder::new().name("look".to_owned()).spawn(asking).map_err(PatienceError::NoThread)?;
+        thread::Builder::new().name("look".to_owned()).spawn(asking).map_err(TimeoutError::NoThread)?;
         match answer.recv_timeout(after) {
             Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Disconnected) => Err(PatienceError::Bug),
+            Err(RecvTimeoutError::Disconnected) => Err(TimeoutError::Bug),
             Err(RecvTimeoutError::Timeout) => {
                 self.away.insert(whom.clone(), Away { after, back, counts: true });
-                Err(PatienceError::Hangs { after })
+                Err(TimeoutError::Hangs { after })
             }
         }
     }
@@ -102,7 +102,7 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         self.away.retain(|whom, away| !away.is_back() && here(whom));
     }
 
-    /// The same for errands. Those that are not `here` no longer shorten the patience with others. They are not
+    /// The same for errands. Those that are not `here` no longer shorten the timeout of others. They are not
     /// forgotten: if they come back, work that is still under way there must not be begun twice.
     pub fn count_only(&mut self, here: impl Fn(&Whom) -> bool) {
         self.away.retain(|_, away| !away.is_back());
@@ -120,8 +120,8 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     }
 
     /// How long to wait for the next one: each one that hangs halves it, so that all together take little more
-    /// than twice the patience.
-    pub fn patience(&self) -> Duration {
+    /// than twice the timeout.
+    pub fn timeout(&self) -> Duration {
         let hang = self.away.values().filter(|away| away.counts && !away.is_back()).count();
         let halved = u32::try_from(hang).ok().and_then(|hang| 1_u32.checked_shl(hang));
         halved.map_or(Duration::ZERO, |part| self.bound / part).max(self.bound / LEAST_PART)
@@ -171,94 +171,94 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(400);
 
     /// Asks a question that ends when the sender that it gives is dropped.
-    fn hang(patience: &mut Patience<&'static str>, whom: &'static str) -> Sender<()> {
+    fn hang(timeouts: &mut Timeouts<&'static str>, whom: &'static str) -> Sender<()> {
         let (end, ended) = mpsc::channel::<()>();
-        let error = patience.ask(&whom, move || ended.recv().is_err()).expect_err("it hangs");
-        assert!(matches!(error, PatienceError::Hangs { .. }), "{error}");
+        let error = timeouts.ask(&whom, move || ended.recv().is_err()).expect_err("it hangs");
+        assert!(matches!(error, TimeoutError::Hangs { .. }), "{error}");
         end
     }
 
     /// Until the thread is back: it ends by itself, a moment after its question.
-    fn until_answered(patience: &mut Patience<&'static str>, whom: &'static str) {
-        while patience.ask(&whom, || ()).is_err() {
+    fn until_answered(timeouts: &mut Timeouts<&'static str>, whom: &'static str) {
+        while timeouts.ask(&whom, || ()).is_err() {
             thread::yield_now();
         }
     }
 
     #[test]
     fn an_answer_comes_back_and_one_device_that_hangs_keeps_nobody_else_from_answering() {
-        let mut patience = Patience::new(SHORT);
-        let _sda = hang(&mut patience, "sda");
-        assert_eq!(patience.ask(&"sdb", || 7).expect("an answer"), 7);
-        assert!(patience.is_waiting());
+        let mut timeouts = Timeouts::new(SHORT);
+        let _sda = hang(&mut timeouts, "sda");
+        assert_eq!(timeouts.ask(&"sdb", || 7).expect("an answer"), 7);
+        assert!(timeouts.is_waiting());
     }
 
     #[test]
     fn a_device_that_hangs_is_asked_nothing_more_until_its_thread_is_back() {
-        let mut patience = Patience::new(SHORT);
-        let end = hang(&mut patience, "sda");
+        let mut timeouts = Timeouts::new(SHORT);
+        let end = hang(&mut timeouts, "sda");
         let asked = Arc::new(AtomicUsize::new(0));
         for _ in 0..3 {
             let asked = Arc::clone(&asked);
-            let again = patience.ask(&"sda", move || asked.fetch_add(1, Ordering::Relaxed));
-            assert!(matches!(again, Err(PatienceError::Hangs { after }) if after == SHORT));
+            let again = timeouts.ask(&"sda", move || asked.fetch_add(1, Ordering::Relaxed));
+            assert!(matches!(again, Err(TimeoutError::Hangs { after }) if after == SHORT));
         }
         assert_eq!(asked.load(Ordering::Relaxed), 0, "no second thread");
         drop(end);
-        until_answered(&mut patience, "sda");
-        assert!(!patience.is_waiting());
+        until_answered(&mut timeouts, "sda");
+        assert!(!timeouts.is_waiting());
     }
 
     #[test]
     fn what_is_gone_is_waited_for_no_more_and_what_is_here_still_is() {
-        let mut patience = Patience::new(SHORT);
-        let _both = (hang(&mut patience, "sda"), hang(&mut patience, "sdb"));
-        patience.forget(|whom| *whom == "sdb");
-        assert_eq!(patience.away.keys().collect::<Vec<_>>(), [&"sdb"]);
-        patience.forget(|_| false);
-        assert!(!patience.is_waiting());
+        let mut timeouts = Timeouts::new(SHORT);
+        let _both = (hang(&mut timeouts, "sda"), hang(&mut timeouts, "sdb"));
+        timeouts.forget(|whom| *whom == "sdb");
+        assert_eq!(timeouts.away.keys().collect::<Vec<_>>(), [&"sdb"]);
+        timeouts.forget(|_| false);
+        assert!(!timeouts.is_waiting());
     }
 
     #[test]
     fn those_that_answered_late_shorten_the_patience_with_nobody() {
-        let mut patience = Patience::new(SHORT);
-        let ends = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|whom| hang(&mut patience, whom));
+        let mut timeouts = Timeouts::new(SHORT);
+        let ends = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|whom| hang(&mut timeouts, whom));
         drop(ends);
-        while patience.away.values().any(|away| !away.is_back()) {
+        while timeouts.away.values().any(|away| !away.is_back()) {
             thread::yield_now();
         }
-        assert_eq!(patience.patience(), SHORT);
-        assert_eq!(patience.ask(&"sda", || 7).expect("an answer"), 7);
+        assert_eq!(timeouts.timeout(), SHORT);
+        assert_eq!(timeouts.ask(&"sda", || 7).expect("an answer"), 7);
     }
 
     #[test]
     fn one_that_is_gone_shortens_the_patience_with_nobody_and_is_not_asked_twice() {
-        let mut patience = Patience::new(SHORT);
-        let _end = hang(&mut patience, "sda");
-        patience.count_only(|_| false);
-        assert_eq!(patience.patience(), SHORT);
-        assert!(matches!(patience.ask(&"sda", || ()), Err(PatienceError::Hangs { .. })), "a second thread");
-        patience.count_only(|whom| *whom == "sda");
-        assert_eq!(patience.patience(), SHORT / 2, "it is here again");
+        let mut timeouts = Timeouts::new(SHORT);
+        let _end = hang(&mut timeouts, "sda");
+        timeouts.count_only(|_| false);
+        assert_eq!(timeouts.timeout(), SHORT);
+        assert!(matches!(timeouts.ask(&"sda", || ()), Err(TimeoutError::Hangs { .. })), "a second thread");
+        timeouts.count_only(|whom| *whom == "sda");
+        assert_eq!(timeouts.timeout(), SHORT / 2, "it is here again");
     }
 
     #[test]
     fn all_that_hang_at_once_cost_little_more_than_two() {
-        let mut patience = Patience::new(BOUND);
+        let mut timeouts = Timeouts::new(DEVICE_TIMEOUT);
         let mut all = Duration::ZERO;
         for whom in 0..100 {
-            all += patience.patience();
-            patience.away.insert(whom, Away { after: BOUND, back: Arc::default(), counts: true });
+            all += timeouts.timeout();
+            timeouts.away.insert(whom, Away { after: DEVICE_TIMEOUT, back: Arc::default(), counts: true });
         }
-        assert!(all < BOUND * 3, "{all:?}");
-        assert_eq!(patience.patience(), Duration::from_millis(100), "and a healthy one still gets a moment");
+        assert!(all < DEVICE_TIMEOUT * 3, "{all:?}");
+        assert_eq!(timeouts.timeout(), Duration::from_millis(100), "and a healthy one still gets a moment");
     }
 
     #[test]
     fn a_question_that_ends_in_a_bug_is_no_answer_and_blocks_nothing() {
-        let mut patience = Patience::new(BOUND);
-        let bug = patience.ask(&"sda", || assert_eq!(1, 2, "a bug, on purpose"));
-        assert!(matches!(bug, Err(PatienceError::Bug)));
-        assert_eq!(patience.ask(&"sda", || 7).expect("an answer"), 7);
+        let mut timeouts = Timeouts::new(DEVICE_TIMEOUT);
+        let bug = timeouts.ask(&"sda", || assert_eq!(1, 2, "a bug, on purpose"));
+        assert!(matches!(bug, Err(TimeoutError::Bug)));
+        assert_eq!(timeouts.ask(&"sda", || 7).expect("an answer"), 7);
     }
 }

@@ -19,7 +19,7 @@ use crate::device::SetName;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct World {
+pub struct NodeConfig {
     /// Sets and LocalVolumes were listed, and the node was read: a rule that is not here does not exist.
     pub complete: bool,
     /// By name: a rule, or what is wrong with the set. A LocalVolume has one for each class, named `<name>/<class>`, or
@@ -47,13 +47,13 @@ pub enum Diskmaker {
     Runs(String),
 }
 
-impl World {
+impl NodeConfig {
     pub fn rules(&self) -> Vec<Rule> {
         self.sets.values().filter_map(|set| set.as_ref().ok().cloned()).collect()
     }
 }
 
-/// The objects that make a world.
+/// The objects that make a config.
 #[derive(Clone, Default)]
 pub(super) struct NodeObjects {
     pub sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
@@ -74,8 +74,8 @@ pub(super) struct Readers {
     volumes: Parsed<LocalVolume>,
 }
 
-/// The world that these objects make; `readers` only avoid reading a spec twice.
-pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> World {
+/// The config that these objects make; `readers` only avoid reading a spec twice.
+pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> NodeConfig {
     let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
@@ -112,7 +112,7 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
         rules_of(name_of(volume.as_ref()).of_class("*"), &reading, |rule| admitted(rule, &volumes_held_back))
     });
     let pool_object = pool.as_ref().and_then(Option::as_ref);
-    World {
+    NodeConfig {
         complete: sets.is_some() && volumes.is_some() && node.is_some(),
         sets: of_sets.chain(of_volumes).collect(),
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    fn seen(objects: &NodeObjects) -> World {
+    fn seen(objects: &NodeObjects) -> NodeConfig {
         look(objects, "n", &Readers::default())
     }
 
@@ -317,19 +317,19 @@ mod tests {
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
         objects.volumes = volume(json!({"storageClassDevices": devices}));
         let key = |name: &str| SetName::new("d", name);
-        let names = |world: &World| world.sets.keys().map(|name| name.name.clone()).collect::<Vec<_>>();
+        let names = |config: &NodeConfig| config.sets.keys().map(|name| name.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&seen(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
         assert_eq!(seen(&objects).rules().len(), 3);
 
         objects.volume_schema = Some(Err("the operator's".to_owned()));
-        let world = seen(&objects);
-        let node = |name: &str| world.sets[&key(name)].as_ref().map(|rule| rule.node);
+        let config = seen(&objects);
+        let node = |name: &str| config.sets[&key(name)].as_ref().map(|rule| rule.node);
         assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::HeldBack)));
-        assert_eq!((world.held_back.clone(), world.volumes_held_back.as_deref()), (None, Some("the operator's")));
+        assert_eq!((config.held_back.clone(), config.volumes_held_back.as_deref()), (None, Some("the operator's")));
 
         objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
-        let world = seen(&objects);
-        assert_eq!(names(&world), ["s", "s/*"]);
-        assert!(world.sets[&key("s/*")].as_ref().is_err_and(|words| words.contains("spec.dryRun: unknown field")));
+        let config = seen(&objects);
+        assert_eq!(names(&config), ["s", "s/*"]);
+        assert!(config.sets[&key("s/*")].as_ref().is_err_and(|words| words.contains("spec.dryRun: unknown field")));
     }
 }

@@ -1,5 +1,8 @@
 //! The last known state of one object, from the watch or from the answers to our own requests, whichever is newer: a
 //! watch that lags behind our own write must not undo what we know.
+//!
+//! It is of one call. The store does not do this: an answer that an object is gone would need a memory of gone objects
+//! there, for all calls, until the next list.
 
 use std::sync::Arc;
 
@@ -8,11 +11,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::crd::PoolVolume;
-use crate::operator::store::{Cache, CacheState, Revision};
+use crate::operator::store::{Revision, Store, StoreState};
 
-pub struct Sight {
-    cache: Cache<PoolVolume>,
-    changes: watch::Receiver<CacheState>,
+/// One PoolVolume, as one call knows it.
+pub struct LatestVolume {
+    store: Store<PoolVolume>,
+    changes: watch::Receiver<StoreState>,
     name: String,
     last: Option<Arc<PoolVolume>>,
     /// The watch has shown the object that `last` is a state of.
@@ -21,19 +25,19 @@ pub struct Sight {
     gone: Vec<String>,
 }
 
-impl Sight {
-    pub fn new(cache: &Cache<PoolVolume>, name: String) -> Self {
-        let changes = cache.changes();
-        let mut sight = Self { cache: cache.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
-        sight.look();
-        sight
+impl LatestVolume {
+    pub fn new(store: &Store<PoolVolume>, name: String) -> Self {
+        let changes = store.changes();
+        let mut latest = Self { store: store.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
+        latest.look();
+        latest
     }
 
     /// What is known now.
     pub fn look(&mut self) -> Option<Arc<PoolVolume>> {
         // Before the look: a change during it then signals again.
         self.changes.borrow_and_update();
-        let shown = self.cache.get(&self.name);
+        let shown = self.store.get(&self.name);
         let shown = shown.filter(|object| object.uid().is_none_or(|uid| !self.gone.contains(&uid)));
         match (&shown, &self.last) {
             (Some(new), Some(old)) if newer(new, old) || new.uid() == old.uid() => {
@@ -95,17 +99,17 @@ mod tests {
         object
     }
 
-    fn sight(shown: Option<PoolVolume>) -> Sight {
+    fn latest(shown: Option<PoolVolume>) -> LatestVolume {
         let name = state("a", 1).name_any();
-        Sight::new(&Cache::of(shown, |_, _| false), name)
+        LatestVolume::new(&Store::of(shown, |_, _| false), name)
     }
 
-    fn show(sight: &mut Sight, shown: Option<PoolVolume>) {
-        sight.cache = Cache::of(shown, |_, _| false);
+    fn show(latest: &mut LatestVolume, shown: Option<PoolVolume>) {
+        latest.store = Store::of(shown, |_, _| false);
     }
 
-    fn seen(sight: &mut Sight) -> Option<(String, String)> {
-        sight.look().map(|object| (object.uid().expect("set"), object.resource_version().expect("set")))
+    fn seen(latest: &mut LatestVolume) -> Option<(String, String)> {
+        latest.look().map(|object| (object.uid().expect("set"), object.resource_version().expect("set")))
     }
 
     fn is(uid: &str, version: &str) -> Option<(String, String)> {
@@ -114,31 +118,31 @@ mod tests {
 
     #[test]
     fn a_watch_that_lags_behind_our_own_write_undoes_nothing() {
-        let mut sight = sight(None);
-        assert_eq!(seen(&mut sight), None);
-        sight.learn(Some(state("a", 5)));
-        assert_eq!(seen(&mut sight), is("a", "5"), "the watch has not shown it yet");
-        show(&mut sight, Some(state("a", 4)));
-        assert_eq!(seen(&mut sight), is("a", "5"));
-        show(&mut sight, Some(state("a", 7)));
-        assert_eq!(seen(&mut sight), is("a", "7"));
-        show(&mut sight, None);
-        assert_eq!(seen(&mut sight), None, "the watch has shown it before, so it is gone");
+        let mut latest = latest(None);
+        assert_eq!(seen(&mut latest), None);
+        latest.learn(Some(state("a", 5)));
+        assert_eq!(seen(&mut latest), is("a", "5"), "the watch has not shown it yet");
+        show(&mut latest, Some(state("a", 4)));
+        assert_eq!(seen(&mut latest), is("a", "5"));
+        show(&mut latest, Some(state("a", 7)));
+        assert_eq!(seen(&mut latest), is("a", "7"));
+        show(&mut latest, None);
+        assert_eq!(seen(&mut latest), None, "the watch has shown it before, so it is gone");
     }
 
     #[test]
     fn what_was_withdrawn_stays_gone_though_the_watch_still_shows_it() {
-        let mut sight = sight(Some(state("a", 5)));
-        assert_eq!(seen(&mut sight), is("a", "5"));
-        sight.learn(None);
-        assert_eq!(seen(&mut sight), None);
-        sight.learn(Some(state("b", 9)));
-        assert_eq!(seen(&mut sight), is("b", "9"));
-        show(&mut sight, None);
-        assert_eq!(seen(&mut sight), is("b", "9"), "that was the end of the former one");
-        show(&mut sight, Some(state("b", 9)));
-        assert_eq!(seen(&mut sight), is("b", "9"));
-        show(&mut sight, Some(state("c", 11)));
-        assert_eq!(seen(&mut sight), is("c", "11"));
+        let mut latest = latest(Some(state("a", 5)));
+        assert_eq!(seen(&mut latest), is("a", "5"));
+        latest.learn(None);
+        assert_eq!(seen(&mut latest), None);
+        latest.learn(Some(state("b", 9)));
+        assert_eq!(seen(&mut latest), is("b", "9"));
+        show(&mut latest, None);
+        assert_eq!(seen(&mut latest), is("b", "9"), "that was the end of the former one");
+        show(&mut latest, Some(state("b", 9)));
+        assert_eq!(seen(&mut latest), is("b", "9"));
+        show(&mut latest, Some(state("c", 11)));
+        assert_eq!(seen(&mut latest), is("c", "11"));
     }
 }

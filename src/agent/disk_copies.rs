@@ -10,7 +10,7 @@ use super::reconciler::Reconciler;
 use super::verb::Run;
 use crate::device::{
     Believed, Device, DiskId, HardwareId, Snapshot, Verdict,
-    duplicate::{Identities, Identity, hardware, seen_together},
+    duplicate::{Identities, Identity, seen_together, stable_hardware_id},
     id,
     label::Hardware,
     record::{self, Record},
@@ -29,7 +29,7 @@ impl Reconciler {
         }
         for member in self.pool.labelled_disks() {
             let shown = member.shown();
-            let here = Some(id::hardware(&shown.raw, None)).filter(|_| shown.standing != Missing);
+            let here = Some(id::hardware_id(&shown.raw, None)).filter(|_| shown.standing != Missing);
             let identity = identities.entry(member.id.clone()).or_default();
             identity.original = match identity.original.take() {
                 Some(known) if !shown.is_usable() => Some(known),
@@ -59,7 +59,7 @@ impl Reconciler {
     fn in_use(&self) -> Vec<(DiskId, HardwareId)> {
         let used = |member: &crate::pool::LabelledDisk| {
             let shown = member.shown();
-            let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
+            let used = stable_hardware_id(&shown.raw).filter(|_| shown.is_usable())?;
             Some((member.id.clone(), used))
         };
         self.pool.labelled_disks().iter().filter_map(|member| used(member)).collect()
@@ -140,7 +140,7 @@ impl Reconciler {
     pub fn adopt_copy(&mut self, snapshot: &Snapshot, device: &Device, run: Run) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
-        let Some(own) = hardware(&device.raw) else {
+        let Some(own) = stable_hardware_id(&device.raw) else {
             return Err(refused(
                 "its hardware cannot be told apart from that of the others: unplug those instead".to_owned(),
             ));
@@ -152,14 +152,15 @@ impl Reconciler {
             if other.believed == Believed::Yes {
                 return Err(refused(format!("the original is present, as {there}: unplug that first to use this one")));
             }
-            if hardware(&other.raw).as_ref() == Some(&own) {
+            if stable_hardware_id(&other.raw).as_ref() == Some(&own) {
                 return Err(refused(format!("{there} seems to be the same hardware: unplug that first")));
             }
         }
         let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
         let was = self.identities().remove(&device.id).unwrap_or_default().original;
         let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != own);
-        let mut copies: BTreeSet<HardwareId> = others.iter().filter_map(|other| hardware(&other.raw)).collect();
+        let mut copies: BTreeSet<HardwareId> =
+            others.iter().filter_map(|other| stable_hardware_id(&other.raw)).collect();
         copies.extend(was.filter(|was| !was.is_path()));
 
         let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", run.tense("make", "made"), device.id)];

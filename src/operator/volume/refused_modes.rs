@@ -1,4 +1,4 @@
-//! The modes that nodes were asked for in vain: for a while the room of such a node is reported for that mode only.
+//! The modes that nodes refused: for a while the room of such a node is reported for that mode only.
 //!
 //! The scheduler asks for room without a mode, so it would choose the node again. Takes in a refusal; gives out the
 //! mode to report the room for.
@@ -18,7 +18,7 @@ const FOR: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Default)]
-pub struct InVain(Arc<Mutex<Vec<Asked>>>);
+pub struct RefusedModes(Arc<Mutex<Vec<Asked>>>);
 
 struct Asked {
     selector: Selector,
@@ -27,7 +27,7 @@ struct Asked {
     at: Instant,
 }
 
-impl InVain {
+impl RefusedModes {
     pub fn note(&self, selector: &Selector, node: &str, usage: WantedUsage, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|asked| now < asked.at + PAUSE);
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_in_vain_is_remembered_for_a_while_of_its_node_and_class_only_and_not_all_the_time() {
-        let (asked, began) = (InVain::default(), Instant::now());
+        let (asked, began) = (RefusedModes::default(), Instant::now());
         let class = |name: &str| Selector { class: Some(name.to_owned()), set: None };
         let mut shown = Duration::ZERO;
         for second in (0..600).map(Duration::from_secs) {

@@ -16,13 +16,13 @@ use super::wait::readable;
 
 /// A subscription, active as soon as it is made.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct FileWatch {
     inotify: Inotify,
     folder: String,
     name: OsString,
 }
 
-impl Arrival {
+impl FileWatch {
     pub fn watch(folder: &Path, name: &str) -> Result<Self, HostError> {
         let object = || folder.display().to_string();
         let failed = |why: Errno| HostError::Io { what: "cannot watch", object: object(), source: why.into() };
@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn a_file_that_is_renamed_into_its_place_is_told_and_another_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let arrival = Arrival::watch(folder.path(), "agent.sock").unwrap();
+        let file_watch = FileWatch::watch(folder.path(), "agent.sock").unwrap();
         std::fs::write(folder.path().join(".agent.sock"), "").unwrap();
         std::fs::write(folder.path().join("journal"), "").unwrap();
-        assert!(!arrival.within(Duration::from_millis(20)).unwrap());
+        assert!(!file_watch.within(Duration::from_millis(20)).unwrap());
         std::fs::rename(folder.path().join(".agent.sock"), folder.path().join("agent.sock")).unwrap();
-        assert!(arrival.within(Duration::from_secs(10)).unwrap());
-        assert!(!arrival.within(Duration::ZERO).unwrap(), "it is told once");
-        assert!(Arrival::watch(&folder.path().join("absent"), "x").is_err());
+        assert!(file_watch.within(Duration::from_secs(10)).unwrap());
+        assert!(!file_watch.within(Duration::ZERO).unwrap(), "it is told once");
+        assert!(FileWatch::watch(&folder.path().join("absent"), "x").is_err());
     }
 }

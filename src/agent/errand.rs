@@ -7,19 +7,19 @@ use uuid::Uuid;
 use crate::device::DiskId;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorkedOn {
+pub enum ErrandKey {
     Disk(DiskId),
     /// All disks that have it.
     Volume(Uuid),
 }
 
-impl From<&DiskId> for WorkedOn {
+impl From<&DiskId> for ErrandKey {
     fn from(disk: &DiskId) -> Self {
         Self::Disk(disk.clone())
     }
 }
 
-impl fmt::Display for WorkedOn {
+impl fmt::Display for ErrandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disk(disk) => disk.fmt(f),

@@ -5,27 +5,27 @@ use std::time::{Duration, Instant};
 
 /// How often something has happened.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Notifier {
     count: Mutex<u64>,
     news: Condvar,
 }
 
-impl Told {
+impl Notifier {
     /// It has happened once more.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.news.notify_all();
     }
 
-    /// Attempts something, and again each time that it has happened since, for `patience` in all.
-    pub fn attempt<T>(&self, patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Attempts something, and again each time that it has happened since, for `timeout` in all.
+    pub fn attempt<T>(&self, timeout: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let began = Instant::now();
         loop {
             let known = self.count();
             if let Some(done) = attempt() {
                 return Some(done);
             }
-            if !self.wait_past(known, patience.saturating_sub(began.elapsed())) {
+            if !self.wait_past(known, timeout.saturating_sub(began.elapsed())) {
                 return None;
             }
         }
@@ -35,10 +35,10 @@ impl Told {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it has happened more than `known` times; false: not within `patience`.
-    fn wait_past(&self, known: u64, patience: Duration) -> bool {
+    /// Waits until it has happened more than `known` times; false: not within `timeout`.
+    fn wait_past(&self, known: u64, timeout: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.news.wait_timeout_while(count, patience, |count| *count <= known);
+        let waited = self.news.wait_timeout_while(count, timeout, |count| *count <= known);
         *waited.unwrap_or_else(PoisonError::into_inner).0 > known
     }
 }
@@ -51,11 +51,11 @@ mod tests {
 
     #[test]
     fn what_comes_about_while_it_is_attempted_is_not_missed() {
-        let told = Told::default();
+        let notifier = Notifier::default();
         let mut attempts = 0;
-        let done = told.attempt(Duration::from_secs(600), || {
+        let done = notifier.attempt(Duration::from_secs(600), || {
             attempts += 1;
-            told.tell();
+            notifier.notify();
             (attempts == 3).then_some(attempts)
         });
         assert_eq!(done, Some(3));
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn what_does_not_come_about_is_attempted_once() {
-        let told = Told::default();
+        let notifier = Notifier::default();
         let mut attempts = 0;
-        let done: Option<()> = told.attempt(Duration::from_millis(1), || {
+        let done: Option<()> = notifier.attempt(Duration::from_millis(1), || {
             attempts += 1;
             None
         });
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken() {
-        let told = Told::default();
+        let notifier = Notifier::default();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| told.wait_past(0, Duration::from_secs(600)));
-            told.tell();
+            let waiting = scope.spawn(|| notifier.wait_past(0, Duration::from_secs(600)));
+            notifier.notify();
             assert!(waiting.join().expect("no bug"));
         });
     }

@@ -1,13 +1,13 @@
-//! What a pass has met so far: filled by what performs, read at its end.
+//! What came of a pass so far: filled by what performs, read at its end.
 
 use std::collections::BTreeMap;
 
 use crate::host::KernelName;
 use crate::pool::Unasked;
 
-/// What came of a pass so far.
+/// It becomes the report of the pass.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct PassState {
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// Disks of ours that cannot be asked what is on them.
@@ -22,7 +22,7 @@ pub(super) struct Met {
     pub gave_back: usize,
 }
 
-impl Met {
+impl PassState {
     /// What was just claimed, wiped or given back is another disk now than the one that this pass saw.
     pub fn is_stale(&self) -> bool {
         !self.claimed.is_empty() || self.wiped > 0 || self.gave_back > 0

@@ -8,48 +8,48 @@ use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::operator::set::parsed::Parsed;
-use crate::operator::store::{Cache, CacheState};
+use crate::operator::store::{Store, StoreState};
 use crate::operator::volume::node_capacity::{promised_on, unread};
-use crate::operator::watch::{Watched, keep, opened, opened_or};
+use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 
 /// What the controller knows of the cluster.
 #[derive(Clone)]
-pub struct Caches {
-    pub volumes: Cache<PoolVolume>,
-    pub pools: Cache<DevicePool>,
-    pub nodes: Cache<PartialObjectMeta<Node>>,
-    pub sets: Cache<LocalVolumeSet>,
+pub struct Stores {
+    pub volumes: Store<PoolVolume>,
+    pub pools: Store<DevicePool>,
+    pub nodes: Store<PartialObjectMeta<Node>>,
+    pub sets: Store<LocalVolumeSet>,
     /// No call of CSI needs them: they may be unknown when everything else is known.
-    pub local_volumes: Cache<LocalVolume>,
+    pub local_volumes: Store<LocalVolume>,
     pub(in crate::operator) read_sets: Parsed<LocalVolumeSet>,
     pub(in crate::operator) read_volumes: Parsed<LocalVolume>,
 }
 
-impl Default for Caches {
+impl Default for Stores {
     fn default() -> Self {
         Self {
-            volumes: Cache::grouped(|a, b| a == b, promised_on),
-            pools: Cache::new(|a, b| a == b),
+            volumes: Store::grouped(|a, b| a == b, promised_on),
+            pools: Store::new(|a, b| a == b),
             // A node's heartbeat does not matter here.
-            nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
-            sets: Cache::new(|a, b| a == b),
-            local_volumes: Cache::new(|a, b| a == b),
+            nodes: Store::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
+            sets: Store::new(|a, b| a == b),
+            local_volumes: Store::new(|a, b| a == b),
             read_sets: Parsed::default(),
             read_volumes: Parsed::default(),
         }
     }
 }
 
-impl Caches {
+impl Stores {
     /// Watches as long as the set of tasks lives.
     pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
         let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
-        tasks.spawn(keep(volumes, Watched::all(api, "PoolVolumes"), opened_or(unread)));
-        tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), opened));
-        tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), opened));
-        tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), opened));
+        tasks.spawn(keep(volumes, Watched::all(api, "PoolVolumes"), decoded_or(unread)));
+        tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), decoded));
+        tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), decoded));
+        tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), decoded));
         tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), Ok));
     }
 
@@ -67,7 +67,7 @@ impl Caches {
 }
 
 /// Signals changes of any kind of object.
-pub struct Changes([watch::Receiver<CacheState>; 5]);
+pub struct Changes([watch::Receiver<StoreState>; 5]);
 
 impl Changes {
     /// Marks all changes so far as seen.
@@ -80,7 +80,7 @@ impl Changes {
     /// Waits for a change after those that were waited for or seen.
     pub async fn next(&mut self) {
         let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
-        // A cache ends only when the process does.
+        // A store ends only when the process does.
         let _ = tokio::select! {
             changed = volumes.changed() => changed,
             changed = pools.changed() => changed,
