@@ -16,7 +16,7 @@ use crate::csi::{
         agent_client::AgentClient,
     },
 };
-use crate::device::Owner;
+use crate::device::{NodeName, Owner};
 use crate::host::{DryHost, Host, StateDir, StateStore as _, chain};
 use crate::pool::{JOURNAL, Pool};
 use crate::role::{AGENT_SOCKET, machine, node::CLUSTER_FILE, observer, sets};
@@ -28,7 +28,7 @@ const LOOKING: &str = "reading the disks of this machine";
 /// Where the agent of this machine is, and what it is called.
 pub struct Local {
     pub state_dir: PathBuf,
-    pub node: String,
+    pub node: NodeName,
 }
 
 pub fn devices(local: &Local, output: Format) -> Result<String> {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_cluster_of_a_node_is_forgotten_and_kept_under_another_name_and_a_dry_run_does_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
         assert!(set_aside_cluster(&local, false).is_err(), "there is none");
         let state = StateDir::at(dir.path());
         state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_journal_that_is_no_text_stops_no_dry_run_and_no_answer_is_not_taken_for_nobody() {
         let dir = tempfile::tempdir().expect("a directory");
-        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
         let said = set_aside_journal(&local, false).expect_err("there is none").to_string();
         assert!(said.contains("there is no journal.json"), "{said}");
         std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");

@@ -16,6 +16,7 @@ use super::proto::agent::{
 };
 use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
+use crate::device::NodeName;
 use crate::host::chain;
 use crate::pool::{Change, Pool};
 use crate::show::devices::{Format, render};
@@ -30,7 +31,7 @@ pub struct AgentService {
 }
 
 /// The sets of some documents for a node of that name, or what is wrong with the documents.
-pub type ReadSets = fn(&str, &str) -> Result<Vec<Rule>, String>;
+pub type ReadSets = fn(&str, &NodeName) -> Result<Vec<Rule>, String>;
 
 /// Signals each look of the agent at the machine, and the end of all looks.
 #[derive(Clone)]

@@ -1,5 +1,6 @@
 //! A device that was looked at and judged: [`Device`]. Values only; `discovery` makes them.
 
+use super::node_name::NodeName;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub enum Verdict {
     /// Carries our label for another node or cluster: untouched until adopted.
     Foreign {
         cluster: String,
-        node: String,
+        node: NodeName,
     },
     Theirs(Reason),
     Unknown(String),

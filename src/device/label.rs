@@ -4,6 +4,7 @@
 //! table's entries decide what exists; the label describes it. It is written before the entry that it
 //! describes, and a description without an entry is dropped.
 
+use super::node_name::NodeName;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -43,7 +44,7 @@ pub struct Label {
     pub disk: Uuid,
     /// UID of the cluster (of its kube-system namespace), or `standalone`.
     pub cluster: String,
-    pub node: String,
+    pub node: NodeName,
     pub hardware: Hardware,
     pub set: SetRef,
     pub layout: Layout,

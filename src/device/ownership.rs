@@ -23,6 +23,7 @@ mod evidence;
 mod facts;
 mod walk;
 
+use super::node_name::NodeName;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -42,7 +43,7 @@ use crate::host::{Dm, KernelName, Kind, MountHow, Offer, Probe, RawDisk};
 pub struct Owner {
     /// UID of the cluster, or `standalone`.
     pub cluster: String,
-    pub node: String,
+    pub node: NodeName,
 }
 
 /// All devices of a machine, indexed once so that each can be judged among the others.

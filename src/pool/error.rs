@@ -11,7 +11,7 @@ use super::earlier::Earlier;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
-use crate::device::{DiskId, Size, record::LabelError};
+use crate::device::{DiskId, NodeName, Size, record::LabelError};
 use crate::host::{Extent, HostError, IoError, Stuck, patience::PatienceError, table::TableWriteError};
 
 /// Why a verb did not do what was asked.
@@ -150,7 +150,7 @@ pub enum StepError {
     #[error("an earlier state of the disk was restored meanwhile")]
     Earlier,
     #[error("somebody else wrote a label there meanwhile, for node {0}")]
-    Relabelled(String),
+    Relabelled(NodeName),
 }
 
 impl StepError {

@@ -6,6 +6,7 @@ use super::error::Error;
 use super::id::VolumeId;
 use super::locks::VolumeLocks;
 use super::port::{Nodes, Volume, VolumeRequest, Volumes};
+use crate::device::NodeName;
 use crate::health::Board;
 use crate::host::chain;
 use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
@@ -120,7 +121,7 @@ impl Volumes for LocalVolumes {
         &self,
         selector: Selector,
         usage: Option<WantedUsage>,
-        node: Option<String>,
+        node: Option<NodeName>,
     ) -> Result<Capacity, Error> {
         let pool = Arc::clone(&self.pool);
         blocking(move || match node.is_none_or(|node| node == pool.owner().node) {

@@ -95,7 +95,7 @@ async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_a
     let full = make(&stage, &label, &second, on(&a), 600).await.expect_err("no room on that node");
     assert!(matches!(&full, Error::Exhausted(words) if words.contains(&a)), "{full:?}");
     assert!(stage.is_gone(VolumeId::of_name(&second)).await, "the refused object was withdrawn");
-    let elsewhere = Nodes::Preferred(vec![a.clone(), b.clone()]);
+    let elsewhere = Nodes::Preferred(vec![a.as_str().into(), b.as_str().into()]);
     let made = make(&stage, &label, &second, elsewhere, 600).await.expect("there is room on the other");
     assert_eq!(made.node, b);
 

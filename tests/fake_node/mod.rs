@@ -25,7 +25,7 @@ pub struct Node {
 impl Node {
     /// Starts the agent's part of a process; it has not looked at the disks yet.
     pub fn start(host: &Arc<FakeHost>, rules: Vec<Rule>, min_age: Duration) -> Result<Self, String> {
-        let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
+        let owner = Owner { cluster: "test".to_owned(), node: "node-1".into() };
         let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
         let pool = Pool::open(Arc::clone(&machine), owner, Workers::Caller).map_err(|e| e.to_string())?;
         let pool = Arc::new(pool);

@@ -19,7 +19,7 @@ fn node() -> Node {
     let host = Arc::new(FakeHost::default());
     let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
     let disks = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry)).into();
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
     while pool.usable_disks().len() < 2 {

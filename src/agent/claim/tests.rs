@@ -26,7 +26,7 @@ fn machine() -> (Arc<FakeHost>, Reconciler) {
     for name in ["fake0", "fake1"] {
         host.add_disk(name, name, geometry);
     }
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let rule = Rule { max_devices: Some(1), ..sample::rule("set") };
     let agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule]);
@@ -206,7 +206,7 @@ const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zero
 
 /// The agent starts, with what its state directory remembers.
 fn start(host: &Arc<FakeHost>, rules: Vec<Rule>) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     Reconciler::new(host.clone(), pool, Duration::ZERO, rules)
 }

@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const AT_MOST: Duration = Duration::from_secs(60);
 
 fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, workers).expect("a pool"));
     let rule = Rule { layout: layout.clone(), ..sample::rule("set") };
     Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule])

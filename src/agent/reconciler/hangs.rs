@@ -21,7 +21,7 @@ const AT_MOST: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
 fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
     agent.memory.discovery = agent.memory.discovery.waiting_at_most(BOUND);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
 use super::volume_reason::Reason;
+use crate::device::NodeName;
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,8 +53,8 @@ use super::volume_reason::Reason;
 )]
 pub struct PoolVolumeSpec {
     /// The node whose disk the volume is on.
-    #[schemars(length(min = 1, max = 253))]
-    pub node: String,
+    #[schemars(with = "String", length(min = 1, max = 253))]
+    pub node: NodeName,
     /// The CSI volume name; the object's name is the UUID that follows from it.
     #[schemars(length(min = 1, max = 128))]
     pub volume_name: String,

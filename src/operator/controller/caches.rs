@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
+use crate::device::NodeName;
 use crate::operator::set::parsed::Parsed;
 use crate::operator::store::{Cache, CacheState};
 use crate::operator::volume::node_capacity::{promised_on, unread};
@@ -28,7 +29,7 @@ pub struct Caches {
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            volumes: Cache::grouped(|a, b| a == b, promised_on),
+            volumes: Cache::grouped(|a, b| a == b, |volume| promised_on(volume).map(NodeName::as_str)),
             pools: Cache::new(|a, b| a == b),
             // A node's heartbeat does not matter here.
             nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::agent::{AgentHandle, PassReport};
 use crate::claim::Outcome;
-use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
+use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, id, label::Label};
 use crate::health::Board;
 use crate::host::KernelName;
 use crate::operator::set::relevance::Sort;
@@ -80,7 +80,7 @@ pub struct NodeOperator {
     pub(in crate::operator) pool: Arc<Pool>,
     pub(in crate::operator) agent_handle: AgentHandle,
     pub(in crate::operator) locks: VolumeLocks,
-    pub(in crate::operator) node: Arc<str>,
+    pub(in crate::operator) node: NodeName,
     /// Volumes to look at again.
     pub(in crate::operator) dirty: mpsc::UnboundedSender<Uuid>,
     /// The pool changed: its status has to be written.
@@ -179,7 +179,7 @@ mod tests {
             sample::unclaimed("sdd"),
         ];
         // Another node's label does not concern us.
-        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
+        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".into() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = Seen::of(&PassReport::of_look(set));

@@ -110,7 +110,7 @@ async fn read(operator: &NodeOperator) -> DevicePoolStatus {
 
 async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
-    let name = &*operator.node;
+    let name = &operator.node;
     let failed = || Error::api(format!("writing the status of DevicePool {name}"));
     let params = PatchParams::apply(MANAGER).force();
     let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});

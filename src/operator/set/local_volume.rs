@@ -11,7 +11,7 @@ use super::class::Class;
 use super::parsed::{Reading, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::operator::{
     condition::condition,
     event::{News, clip},
@@ -56,7 +56,7 @@ pub fn read(
 }
 
 /// What one node reports of one class.
-pub type Offers<'a> = Vec<(String, &'a SetOffer)>;
+pub type Offers<'a> = Vec<(NodeName, &'a SetOffer)>;
 
 /// What the nodes report of its classes.
 pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
@@ -65,7 +65,7 @@ pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a Devi
     for pool in pools {
         let all = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
         let own = all.iter().filter(|offer| offer.set_name().is_class_of(&object));
-        offers.extend(own.map(|offer| (pool.name_any(), offer)));
+        offers.extend(own.map(|offer| (pool.node(), offer)));
     }
     offers
 }
@@ -91,14 +91,14 @@ pub fn decide(
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
         conditions.extend(told.map(|told| now(CLASS, told)));
     }
-    let gone = |node: &str, path: &String| json!({"node": node, "path": path});
+    let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
     let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
     let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
-    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
     let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
     let (unmatched_devices, cut) = nearest(left.collect());
     let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
-    let nodes: BTreeSet<&String> = offers.iter().map(|(node, _)| node).collect();
+    let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
     let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
     let status = LocalVolumeStatus {
         observed_generation: generation.unwrap_or_default(),
@@ -138,7 +138,7 @@ fn found(offers: &Offers<'_>) -> Said {
 
 /// `node: path` of each path that leads to no device.
 fn away(offers: &Offers<'_>) -> Vec<String> {
-    let of = |(node, offer): &(String, &SetOffer)| {
+    let of = |(node, offer): &(NodeName, &SetOffer)| {
         let node = node.clone();
         offer.missing_device_paths.iter().map(move |path| format!("{node}: {path}")).collect::<Vec<_>>()
     };
@@ -148,7 +148,7 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
 fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
     let devices = devices(offers);
-    let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
+    let on: BTreeSet<&NodeName> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     let problem = match read {
         LocalVolumeSummary::Invalid(problems) => {
@@ -179,7 +179,7 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
         offer.unmatched.iter().map(move |left| format!("{node}: {}: {}", left.device, left.reason))
     }));
     said.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
-    let not_named = |(_, offer): &(String, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
+    let not_named = |(_, offer): &(NodeName, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
     let omitted: usize = offers.iter().map(not_named).sum();
     let more = match said.len().saturating_sub(NAMED) + omitted {
         0 => String::new(),

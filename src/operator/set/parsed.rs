@@ -128,7 +128,7 @@ fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>>
 pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> usize {
     let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return nodes.len() };
     let selects = |node: &PartialObjectMeta<KubeNode>| {
-        may_select(selector, &Node { name: node.name_any(), labels: node.labels().clone() })
+        may_select(selector, &Node { name: node.name_any().into(), labels: node.labels().clone() })
     };
     nodes.iter().filter(|node| selects(node.as_ref())).count()
 }
@@ -168,7 +168,7 @@ mod tests {
         let (set, parsed) = (Arc::new(set), Parsed::default());
         let read = |zone: &str| {
             let labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
-            parsed.of(std::slice::from_ref(&set), &Node { name: "n".to_owned(), labels }).remove(0)
+            parsed.of(std::slice::from_ref(&set), &Node { name: "n".into(), labels }).remove(0)
         };
         let selected = |reading: &Reading| reading.as_ref().as_ref().expect("valid")[0].node;
         let first = read("a");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::class::Class;
 use super::parsed::{Reading, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::operator::{
     condition::condition,
     event::{News, Tone, clip},
@@ -58,12 +58,12 @@ pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<Partial
 pub fn offers<'a>(
     set: &LocalVolumeSet,
     pools: impl IntoIterator<Item = &'a DevicePool>,
-) -> BTreeMap<String, &'a SetOffer> {
+) -> BTreeMap<NodeName, &'a SetOffer> {
     let name = SetName::new(set.namespace().unwrap_or_default(), set.name_any());
     let of = |pool: &'a DevicePool| {
         let offers = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
         let offer = offers.iter().find(|offer| offer.set_name() == name)?;
-        Some((pool.name_any(), offer))
+        Some((pool.node(), offer))
     };
     pools.into_iter().filter_map(of).collect()
 }
@@ -73,7 +73,7 @@ pub fn decide(
     set: &LocalVolumeSet,
     read: &SetSummary,
     class: Option<&Class>,
-    offers: &BTreeMap<String, &SetOffer>,
+    offers: &BTreeMap<NodeName, &SetOffer>,
 ) -> (LocalVolumeSetStatus, Vec<News>) {
     let before = set.status.clone().unwrap_or_default();
     let generation = set.metadata.generation;
@@ -88,10 +88,10 @@ pub fn decide(
         let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
         i32::try_from(sum).unwrap_or(i32::MAX)
     };
-    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
     let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
     let (unmatched_devices, unmatched_cut) = nearest(left.collect());
-    let would = |node: &str, device: &String| json!({"node": node, "device": device});
+    let would = |node: &NodeName, device: &String| json!({"node": node, "device": device});
     let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
     let (would_take_devices, would_cut) = nearest(would.collect());
     let omitted = |of: fn(&SetOffer) -> i64| offers.values().map(|offer| of(offer).max(0)).fold(0, i64::saturating_add);
@@ -133,7 +133,7 @@ fn valid(read: &SetSummary) -> Said {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Said {
+fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> Said {
     let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
@@ -155,7 +155,7 @@ fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Said {
     }
 }
 
-fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
+fn would_take(offers: &BTreeMap<NodeName, &SetOffer>) -> String {
     let more = |offer: &SetOffer| usize::try_from(offer.would_take_omitted).unwrap_or(0);
     let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
     let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
@@ -164,7 +164,7 @@ fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
 }
 
 /// The nodes' reports of the set, after the main message.
-fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
+fn with_words(first: String, offers: &BTreeMap<NodeName, &SetOffer>) -> String {
     let said: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
     match said.len() {

@@ -15,7 +15,7 @@ use crate::api::{
     crd::{DevicePool, LocalVolume, LocalVolumeSet},
 };
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,7 +75,7 @@ pub(super) struct Readers {
 }
 
 /// The world that these objects make; `readers` only avoid reading a spec twice.
-pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> World {
+pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> World {
     let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
@@ -90,7 +90,7 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
         }
         None => (BTreeMap::new(), Vec::new()),
     };
-    let here = Node { name: name.to_owned(), labels };
+    let here = Node { name: name.clone(), labels };
     // Claimed disks stay with their set: this only prevents new claims.
     let admitted = |mut rule: Rule, held_back: &Option<String>| {
         let is_tainted = || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn seen(objects: &NodeObjects) -> World {
-        look(objects, "n", &Readers::default())
+        look(objects, &"n".into(), &Readers::default())
     }
 
     fn rule(objects: &NodeObjects) -> Result<Rule, String> {

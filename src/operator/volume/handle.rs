@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 
 use crate::api::crd::{Intent, PoolVolumeSpec, VolumeMode};
 use crate::api::quantity;
+use crate::device::NodeName;
 use crate::operator::bytes::signed;
 use crate::volume::TOPOLOGY_KEY;
 
@@ -41,11 +42,11 @@ pub fn bound_to(volume: &PersistentVolume) -> Option<String> {
     (phase == Some("Bound")).then(|| claim.unwrap_or_else(|| "it does not say which".to_owned()))
 }
 
-fn node(selector: &NodeSelector) -> Option<String> {
+fn node(selector: &NodeSelector) -> Option<NodeName> {
     let requirements = selector.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
     let mut ours = requirements.filter(|requirement| requirement.key == TOPOLOGY_KEY && requirement.operator == "In");
     match ours.next()?.values.as_deref()? {
-        [node] => Some(node.clone()),
+        [node] => Some(node.as_str().into()),
         _ => None,
     }
 }

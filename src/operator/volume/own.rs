@@ -14,7 +14,7 @@ use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::claim::NoAnswer;
 use crate::device::{
-    DiskId, SetName,
+    DiskId, NodeName, SetName,
     label::{SetRef, VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
@@ -27,14 +27,14 @@ const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 
 /// Asks the API server, on a thread of its own: it blocks.
-pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
+pub fn ask(client: Client, node: NodeName, runtime: Handle) -> AskOwn {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)
     })
 }
 
-async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
+async fn list(client: &Client, node: &NodeName) -> Result<Vec<ToldVolume>, Error> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);

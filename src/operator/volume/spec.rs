@@ -16,7 +16,7 @@ use crate::api::{
     quantity,
 };
 use crate::device::{
-    SetName,
+    NodeName, SetName,
     label::{VolumeRecord, VolumeUsage},
 };
 use crate::health::{Condition, Finding, HealthReason};
@@ -54,7 +54,7 @@ pub fn differs(object: &PoolVolume) -> bool {
 }
 
 /// The object that asks `node` for a volume. It is created with the finalizer.
-pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
+pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
     let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
@@ -85,7 +85,7 @@ pub fn of_spec(id: VolumeId, spec: PoolVolumeSpec) -> PoolVolume {
 }
 
 /// Whether the request allows `node`.
-pub fn allows(nodes: &Nodes, node: &str) -> bool {
+pub fn allows(nodes: &Nodes, node: &NodeName) -> bool {
     match nodes {
         Nodes::Any => true,
         Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => nodes.iter().any(|allowed| allowed == node),
@@ -202,7 +202,7 @@ pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
 }
 
 /// The object of a volume that has none, from what its disk says.
-pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVolume {
+pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> PoolVolume {
     let VolumeRecord { name, required, limit, parameters, usage, fs_size: _, found: _ } = record;
     let (volume_mode, fs_type) = match usage {
         VolumeUsage::Block => (VolumeMode::Block, None),

@@ -5,7 +5,7 @@ use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, Reason},
     quantity,
 };
-use crate::device::{DiskId, label::VolumeUsage};
+use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::{bytes::signed, condition::condition, health};
@@ -19,7 +19,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub fn of(error: &PoolError, node: &str) -> Self {
+    pub fn of(error: &PoolError, node: &NodeName) -> Self {
         let reason = match error {
             _ if error.is_locked() => Reason::Locked,
             PoolError::NoPlace(NoPlace::Limit { .. }) => Reason::Limit,
@@ -70,7 +70,7 @@ impl Refusal {
     }
 
     /// The same refusal, for when the agent stops trying.
-    pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
+    pub fn given_up(self, node: &NodeName, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
             Reason::JournalFailed => "the state directory failed".to_owned(),
@@ -209,7 +209,7 @@ mod tests {
             node: Default::default(),
         };
         let spec = PoolVolumeSpec {
-            node: "n".to_owned(),
+            node: "n".into(),
             volume_name: "pvc-1".to_owned(),
             required: 5 << 20,
             limit: None,
