@@ -82,7 +82,7 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
 pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
-    let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), run: Run::asked(dry_run) };
+    let verb = Verb::SettleVolume { volume, keep: keep.to_owned(), run: Run::asked(dry_run) };
     asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
 }
 

@@ -151,7 +151,7 @@ impl Agent for AgentService {
     async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {
         let SettleRequest { volume_id, keep, dry_run } = request.into_inner();
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
-        self.verb(Verb::SettleVolume { volume: id.uuid(), keep, run: Run::asked(dry_run) }).await
+        self.verb(Verb::SettleVolume { volume: id, keep, run: Run::asked(dry_run) }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {
@@ -159,9 +159,9 @@ impl Agent for AgentService {
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
         let pool = Arc::clone(&self.pool);
         let adopted = tokio::task::spawn_blocking(move || match dry_run {
-            true => pool.would_adopt_volume(id.uuid()),
+            true => pool.would_adopt_volume(id),
             // Its object reports it too, if there are objects.
-            false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
+            false => pool.adopt_volume(id).inspect(|_| pool.nudge()),
         });
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
         let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;

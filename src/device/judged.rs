@@ -1,11 +1,11 @@
 //! A device that was looked at and judged: [`Device`]. Values only; `discovery` makes them.
 
-use super::node_name::NodeName;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::disk_id::DiskId;
 use super::label::Label;
+use super::node_name::NodeName;
 use super::reason::Reason;
 use crate::host::{Probe, RawDisk};
 

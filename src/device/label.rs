@@ -4,7 +4,6 @@
 //! table's entries decide what exists; the label describes it. It is written before the entry that it
 //! describes, and a description without an entry is dropped.
 
-use super::node_name::NodeName;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::disk_id::HardwareId;
+use super::node_name::NodeName;
+use super::volume_id::VolumeId;
 use crate::device::set_name::SetName;
 use crate::host::table::Mark;
 use crate::host::{Extent, FsKind, RawDisk};
@@ -57,7 +58,7 @@ pub struct Label {
     /// Free space that is known to read as zeros, sorted and disjoint. All other free space is dirty.
     pub clean: Vec<Extent>,
     /// By volume id.
-    pub volumes: BTreeMap<Uuid, VolumeRecord>,
+    pub volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// By the random GUID of the erasing entry.
     pub erasing: BTreeMap<Uuid, EraseRecord>,
 }
@@ -193,7 +194,7 @@ pub enum VolumeUsage {
 #[serde(rename_all = "camelCase")]
 pub struct EraseRecord {
     /// The volume that it was.
-    pub was: Uuid,
+    pub was: VolumeId,
     pub policy: ErasePolicy,
     /// Everything before this byte of the disk is erased, durably.
     pub cursor: u64,

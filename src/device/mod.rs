@@ -25,6 +25,7 @@ pub mod sample;
 mod set_name;
 mod size;
 pub mod udev_rules;
+mod volume_id;
 
 pub use attachment::{Attachment, Attachments, Reach};
 pub use device_type::{DeviceType, device_type, type_name};
@@ -39,3 +40,4 @@ pub use reason::{Holder, Reason};
 pub use remembered::{KEEP, Kept, Remembered};
 pub use set_name::SetName;
 pub use size::Size;
+pub use volume_id::VolumeId;

@@ -23,7 +23,6 @@ mod evidence;
 mod facts;
 mod walk;
 
-use super::node_name::NodeName;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -34,6 +33,7 @@ use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::Identities;
 use super::id;
 use super::judged::Verdict;
+use super::node_name::NodeName;
 use super::reason::Holder;
 pub use super::reason::Reason;
 use crate::host::{Dm, KernelName, Kind, MountHow, Offer, Probe, RawDisk};

@@ -5,13 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use super::condition::Condition;
 use super::finding::Finding;
 use super::history::History;
 use super::reason::HealthReason;
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 use crate::pool::{DiskView, VolumeView};
 
 /// What the looks at this node's disks and volumes have found.
@@ -21,14 +20,14 @@ pub struct Board(Arc<RwLock<Histories>>);
 #[derive(Debug, Default)]
 struct Histories {
     disks: BTreeMap<DiskId, History>,
-    volumes: BTreeMap<Uuid, History>,
+    volumes: BTreeMap<VolumeId, History>,
 }
 
 /// Everything that one look found, by disk and by volume. What is not named has no entry any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub disks: BTreeMap<DiskId, Vec<Finding>>,
-    pub volumes: BTreeMap<Uuid, Vec<Finding>>,
+    pub volumes: BTreeMap<VolumeId, Vec<Finding>>,
 }
 
 impl Board {
@@ -85,7 +84,7 @@ mod tests {
 
     fn view(disk: &str, standing: Standing) -> VolumeView {
         VolumeView {
-            id: Uuid::from_u128(7),
+            id: VolumeId::from_u128(7),
             record: None,
             size: 1,
             formatted: false,
@@ -110,7 +109,7 @@ mod tests {
         let other = vec![Finding::new(HealthReason::DiskWornOut, "worn")];
         let look = Look {
             disks: [(DiskId::named("gpt-1"), disk), (DiskId::named("gpt-2"), other)].into(),
-            volumes: [(Uuid::from_u128(7), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
+            volumes: [(VolumeId::from_u128(7), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
         };
         let wall = Timestamp::from_second(5).expect("a time");
         assert!(board.look(look.clone(), wall, Duration::from_secs(1)));

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use self::work::{AfterUnmount, Work};
 use super::error::Error;
-use super::id::VolumeId;
 use super::local::blocking;
 use super::locks::VolumeLocks;
 use super::publish::checked_path;
 use super::request::{PublishRequest, StageRequest, Stats};
-use crate::device::NodeName;
+use crate::device::{NodeName, VolumeId};
 use crate::health::Board;
 use crate::host::Host;
 use crate::pool::Pool;

@@ -5,8 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::error::Error;
-use super::id::VolumeId;
-use crate::device::{NodeName, label::VolumeUsage};
+use crate::device::{NodeName, VolumeId, label::VolumeUsage};
 use crate::health::Condition;
 use crate::pool::{Capacity, Selector, WantedUsage};
 

@@ -13,7 +13,6 @@ use localpool::device::{
 use localpool::host::{Host, chain, fake::FakeHost};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
-use uuid::Uuid;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -47,8 +46,8 @@ pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
     Rule { layout: layout.clone(), erase, ..sample::rule("set") }
 }
 
-pub fn id(name: &str) -> Uuid {
-    VolumeId::of_name(name).uuid()
+pub fn id(name: &str) -> VolumeId {
+    VolumeId::of_name(name)
 }
 
 pub fn request(name: &str, usage: WantedUsage, required: u64) -> CreateRequest {

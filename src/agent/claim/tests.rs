@@ -2,8 +2,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::*;
 use crate::agent::{
     reconciler::PassReport,
@@ -11,7 +9,7 @@ use crate::agent::{
     worked_on::WorkedOn,
 };
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     Extent, Geometry, Offer,
     fake::{FakeHost, Fault, Platter},
@@ -213,7 +211,7 @@ fn start(host: &Arc<FakeHost>, rules: Vec<Rule>) -> Reconciler {
 
 fn volume(agent: &Reconciler, id: u128) -> Result<(), String> {
     let request = CreateRequest {
-        id: Uuid::from_u128(id),
+        id: VolumeId::from_u128(id),
         name: format!("volume-{id}"),
         required: 1 << 20,
         limit: None,

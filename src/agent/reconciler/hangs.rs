@@ -3,11 +3,9 @@
 use std::sync::mpsc;
 use std::thread;
 
-use uuid::Uuid;
-
 use super::*;
 use crate::claim::sample;
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Platter},
@@ -127,7 +125,7 @@ fn an_operation_that_hangs_under_a_disks_lock_holds_up_no_pass_even_where_the_di
     until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
     let pool = Arc::clone(&agent.pool);
     let request = CreateRequest {
-        id: Uuid::from_u128(1),
+        id: VolumeId::from_u128(1),
         name: "one".to_owned(),
         required: 16 * MIB,
         limit: None,

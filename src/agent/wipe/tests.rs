@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::agent::{reconciler::PassReport, worked_on::WorkedOn};
 use crate::claim::{Filter, Named, NoAnswer, Promise, sample};
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Fault, Platter},
@@ -357,7 +357,7 @@ fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
     let mut case = Case::new(&["fake0"], vec![bare()]);
     case.passes(3);
     let request = CreateRequest {
-        id: Uuid::from_u128(1),
+        id: VolumeId::from_u128(1),
         name: "volume".to_owned(),
         required: 1 << 20,
         limit: None,

@@ -16,7 +16,7 @@ use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::Error;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
-use crate::volume::{Guard, VolumeId};
+use crate::volume::Guard;
 
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
@@ -83,7 +83,7 @@ impl VolumeReconcile {
                 return self.refuse(object, Phase::Failed, Refusal { reason: Reason::Invalid, message }).await;
             }
         };
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
+        let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let (object, made) = self.make_on_some_disk(object, &wanted, &Arc::new(guard)).await?;
         self.operator.pool_changed();
         match made {

@@ -8,7 +8,6 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
@@ -58,7 +57,7 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ToldVolume>, Error
 /// its device: if even the device cannot be read, nothing is known of any device.
 fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
-    let (id, is_made) = (id_of(&name), object.data["status"]["size"].is_number());
+    let (id, is_made) = (name.parse().ok(), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
@@ -84,16 +83,11 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     });
     // A volume that was not made yet has no size, even if its deletion is ordered.
     let is_made = status.size.is_some();
-    Some(ToldVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
-}
-
-/// The name of a PoolVolume is the id of its volume.
-fn id_of(name: &str) -> Option<Uuid> {
-    name.parse::<VolumeId>().ok().map(|id| id.uuid())
+    Some(ToldVolume { disk: DiskId::named(disk), id: object.name_any().parse().ok(), volume, is_made })
 }
 
 /// The volume as its disk would describe it. `otherwise`: its filesystem, if the object does not say which.
-pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(Uuid, VolumeRecord)> {
+pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(VolumeId, VolumeRecord)> {
     let (wanted, status) = (request(object).ok()?, object.status.as_ref()?);
     let made = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok());
     let usage = match wanted.usage {

@@ -191,7 +191,7 @@ pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
     };
     let parameter = |name: &str| spec.parameters.get(name).cloned();
     Ok(CreateRequest {
-        id: id.uuid(),
+        id,
         name: spec.volume_name.clone(),
         required: bytes("required", spec.required)?,
         limit: spec.limit.map(|limit| bytes("limit", limit)).transpose()?,
@@ -219,7 +219,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> Po
         size: None,
         intent: Intent::Keep,
     };
-    of_spec(VolumeId::from(view.id), spec)
+    of_spec(view.id, spec)
 }
 
 /// Whether the Node object of a volume exists.

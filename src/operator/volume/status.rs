@@ -110,8 +110,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
         (Phase::Found, None) => Some(format!(
             "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; `localpool \
              volume adopt {}` in the agent's pod makes it usable",
-            view.disk,
-            crate::volume::VolumeId::from(view.id)
+            view.disk, view.id
         )),
         (_, None) => None,
     };
@@ -197,7 +196,7 @@ mod tests {
     fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
         let id = VolumeId::of_name("pvc-1");
         let view = VolumeView {
-            id: id.uuid(),
+            id,
             record: None,
             size: 5 << 20,
             formatted: false,

@@ -59,7 +59,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
             parameters: (0..16).map(|key| (format!("parameter.example.com/{key:042}"), "v".repeat(128))).collect(),
             ..volume(&format!("{n:0>128}"))
         };
-        full.volumes.insert(Uuid::from_u128(n), record);
+        full.volumes.insert(VolumeId::from_u128(n), record);
     }
     let dev = MemoryDisk::new(SIZE, 4096);
     write_label(&dev, &full, None).unwrap();
@@ -68,7 +68,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
     let Some(Op::Write { len, .. }) = dev.ops().first().copied() else { panic!("nothing was written") };
     assert!(len > 400 << 10, "far above what Kubernetes sends: {len}");
 
-    let typical: BTreeMap<_, _> = (0..127).map(|n| (Uuid::from_u128(n), volume(&format!("{n:0>128}")))).collect();
+    let typical: BTreeMap<_, _> = (0..127).map(|n| (VolumeId::from_u128(n), volume(&format!("{n:0>128}")))).collect();
     let bytes = serde_json::to_vec(&Label { volumes: typical, ..label(DISK) }).unwrap().len();
     assert!(bytes < 64 << 10, "a typical full label is {bytes} bytes");
 }
@@ -168,7 +168,7 @@ proptest! {
 
     #[test]
     fn a_label_reads_back_as_it_was_written(node in ".{0,200}", names in proptest::collection::vec(".{1,128}", 0..20), sequence in 1..u64::MAX) {
-        let volumes = (0..).zip(&names).map(|(n, name)| (Uuid::from_u128(n), volume(name))).collect();
+        let volumes = (0..).zip(&names).map(|(n, name)| (VolumeId::from_u128(n), volume(name))).collect();
         let written = Label { node: node.into(), volumes, ..label(DISK) };
         let dev = MemoryDisk::new(SIZE, 512);
         let place = write_label(&dev, &written, Some(NewestCopy { half: Half::A, sequence })).unwrap();

@@ -1,8 +1,8 @@
 use super::super::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
 use super::*;
 use crate::api::crd::HealthEntry;
-use crate::device::DiskId;
 use crate::device::label::SetRef;
+use crate::device::{DiskId, VolumeId};
 use crate::pool::Standing;
 
 #[test]
@@ -82,7 +82,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
         found: false,
     };
     let view = VolumeView {
-        id: VolumeId::of_name("pvc-1").uuid(),
+        id: VolumeId::of_name("pvc-1"),
         record: Some(record.clone()),
         size: 5 << 20,
         formatted: false,
