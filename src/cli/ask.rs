@@ -119,7 +119,7 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 
 /// What the sets of a file would take here. A set that is not valid is an error; then nothing is planned.
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
-    let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
+    let sets = sets::read_all(&documents, &local.node)?;
     if sets.is_empty() {
         bail!("the input contains no LocalVolumeSet");
     }

@@ -119,7 +119,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board);
     let csi = services(&calls, readiness, volumes, settings.max_volumes);
     let looks = Looks { looked, stop: stop.clone() };
-    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all);
+    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_for_service);
     let served = sockets(&settings, csi, Routes::new(AgentServer::new(own)), &stop)?;
     let web = async { web.await?.context("serving HTTP") };
     let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;

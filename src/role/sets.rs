@@ -1,10 +1,11 @@
 //! Sets that a person wrote: a file, or documents that a command sends to its agent.
 
+use std::error::Error;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::api::{Node, SetError, parse_sets};
+use crate::api::{Node, SetError, SetErrors, parse_sets};
 use crate::claim::Rule;
 use crate::device::NodeName;
 
@@ -25,9 +26,14 @@ pub fn read(documents: &str, node: &NodeName) -> (Vec<Rule>, Vec<SetError>) {
 }
 
 /// All sets, or what is wrong with those that are not valid.
-pub fn read_all(documents: &str, node: &NodeName) -> Result<Vec<Rule>, String> {
+pub fn read_all(documents: &str, node: &NodeName) -> Result<Vec<Rule>, SetErrors> {
     match read(documents, node) {
         (rules, errors) if errors.is_empty() => Ok(rules),
-        (_, errors) => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+        (_, errors) => Err(SetErrors(errors)),
     }
+}
+
+/// The same for the agent's service, which knows nothing of the objects that users write.
+pub fn read_for_service(documents: &str, node: &NodeName) -> Result<Vec<Rule>, Box<dyn Error + Send + Sync>> {
+    Ok(read_all(documents, node)?)
 }

@@ -100,7 +100,8 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_all)));
+    let own =
+        Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_for_service)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node.as_str(), "serving CSI");
 
     let both = async {

@@ -140,12 +140,15 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
                 let offer = offer(pool, &disks, seen, rule);
-                SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
+                SetOffer {
+                    message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
+                    ..offer
+                }
             }
             Err(problem) => SetOffer {
                 namespace: name.namespace.clone(),
                 name: name.name.clone(),
-                message: Some(problem.clone()),
+                message: Some(problem.to_string()),
                 ..SetOffer::default()
             },
         })
@@ -188,7 +191,7 @@ fn claiming(
         return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
     let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
-        (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
+        (Some(why), _) => (Holds::False, "HeldBack", why.to_string()),
         (None, Diskmaker::Runs(pod)) => {
             let words = format!(
                 "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has keeps working"
@@ -302,6 +305,7 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::{DevNo, Kind, RawDisk};
+    use crate::operator::node::definition::NotBelieved;
     use crate::operator::set::relevance::Sort;
 
     fn said(world: World) -> (String, String) {
@@ -406,7 +410,7 @@ mod tests {
         assert_eq!(said(World::default()), word("Unknown", "NotKnown"));
         assert_eq!(said(World { diskmaker: Diskmaker::Absent, ..World::default() }), word("True", "AgentReady"));
         assert_eq!(said(World { diskmaker: runs(), ..World::default() }), word("False", "DiskmakerRuns"));
-        let held = World { diskmaker: runs(), held_back: Some("old".to_owned()), ..World::default() };
+        let held = World { diskmaker: runs(), held_back: Some(NotBelieved::Replaced), ..World::default() };
         assert_eq!(said(held), word("False", "HeldBack"));
     }
 }

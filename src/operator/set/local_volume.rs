@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::class::Class;
 use super::parsed::{Reading, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
+use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
@@ -32,7 +33,7 @@ pub enum LocalVolumeSummary {
         /// Its managementState prevents new claims.
         left_alone: bool,
     },
-    Invalid(Vec<String>),
+    Invalid(Invalid),
 }
 
 /// What a LocalVolume that was read asks of the whole cluster.
@@ -124,7 +125,7 @@ fn devices(offers: &Offers<'_>) -> usize {
 fn valid(read: &LocalVolumeSummary) -> Said {
     match read {
         LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
     }
 }
 
@@ -152,7 +153,7 @@ fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     let problem = match read {
         LocalVolumeSummary::Invalid(problems) => {
-            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
+            Some(("Invalid", format!("nothing new is claimed: {}", problems.first())))
         }
         LocalVolumeSummary::Valid { left_alone: true, .. } => {
             Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::parsed::{Reading, selected};
+use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
@@ -38,7 +39,7 @@ pub enum SetSummary {
         nodes: usize,
         dry_run: bool,
     },
-    Invalid(Vec<String>),
+    Invalid(Invalid),
 }
 
 /// What a set that was read asks of the whole cluster.
@@ -128,7 +129,7 @@ pub type Said = (bool, &'static str, String);
 fn valid(read: &SetSummary) -> Said {
     match read {
         SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        SetSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        SetSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
     }
 }
 
@@ -138,9 +139,7 @@ fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> Said 
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
     let problem = match read {
-        SetSummary::Invalid(problems) => {
-            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
-        }
+        SetSummary::Invalid(problems) => Some(("Invalid", format!("nothing new is claimed: {}", problems.first()))),
         SetSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
             Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
         }

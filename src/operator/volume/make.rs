@@ -27,7 +27,8 @@ impl VolumeReconcile {
         }
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => {
+            Err(invalid) => {
+                let message = chain(&invalid);
                 return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Invalid, message }).await;
             }
         };
@@ -79,7 +80,8 @@ impl VolumeReconcile {
     pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => {
+            Err(invalid) => {
+                let message = chain(&invalid);
                 return self.refuse(object, Phase::Failed, Refusal { reason: Reason::Invalid, message }).await;
             }
         };

@@ -44,7 +44,7 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ToldVolume>, Error
             listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(told_by(object).map_err(Error::Refused)?);
+            told.extend(told_by(object)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -55,14 +55,14 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ToldVolume>, Error
 
 /// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for
 /// its device: if even the device cannot be read, nothing is known of any device.
-fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
+fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, Error> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
     let (id, is_made) = (name.parse().ok(), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
         (Err(_), Value::String(disk)) => Ok(Some(ToldVolume { disk: DiskId::named(disk), id, volume: None, is_made })),
-        (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
+        (Err(source), _) => Err(Error::Unreadable { name, source }),
     }
 }
 
@@ -110,6 +110,7 @@ pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Op
 mod tests {
     use super::super::sample::{being_deleted, in_phase};
     use super::*;
+    use crate::operator::error::words;
 
     #[test]
     fn a_volume_that_this_version_cannot_read_keeps_its_device_and_holds_up_no_other() {
@@ -122,9 +123,9 @@ mod tests {
             told_by(serde_json::from_value(value).expect("an object"))
         };
         let on = |disk: &str| ToldVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
-        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
-        assert_eq!(told(Value::Null), Ok(None), "it is on none");
-        let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
+        assert_eq!(told(serde_json::json!("serial-1")).expect("its disk is read"), Some(on("serial-1")));
+        assert_eq!(told(Value::Null).expect("there is no disk"), None, "it is on none");
+        let error = words(&told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known"));
         assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
     }
 

@@ -36,7 +36,7 @@ impl VolumeReconcile {
         {
             let differs = match request(object) {
                 Ok(wanted) => difference(record, view.size, &wanted),
-                Err(why) => Some(why),
+                Err(invalid) => Some(chain(&invalid)),
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);

@@ -20,7 +20,7 @@ use crate::device::{
     label::{VolumeRecord, VolumeUsage},
 };
 use crate::health::{Condition, Finding, HealthReason};
-use crate::host::FsKind;
+use crate::host::{FsKind, UnknownFilesystem};
 use crate::operator::bytes::{bytes, signed};
 use crate::operator::health;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
@@ -169,24 +169,31 @@ pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
     })
 }
 
+/// Why an object is no request.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("the volume {volume:?} has the id {id}, not {object}: this object was not made by the driver")]
+    OtherId { volume: String, id: VolumeId, object: String },
+    #[error("spec.{field} is negative: {value}")]
+    Negative { field: &'static str, value: i64 },
+    #[error("spec.fsType")]
+    Filesystem(#[source] UnknownFilesystem),
+}
+
 /// The request that an object means, or why it is not valid.
-pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
+pub fn request(object: &PoolVolume) -> Result<CreateRequest, RequestError> {
     let spec = &object.spec;
     let id = VolumeId::of_name(&spec.volume_name);
     let name = object.name_any();
     if id.to_string() != name {
-        return Err(format!(
-            "the volume {:?} has the id {id}, not {name}: this object was not made by the driver",
-            spec.volume_name
-        ));
+        return Err(RequestError::OtherId { volume: spec.volume_name.clone(), id, object: name });
     }
-    let bytes =
-        |field: &str, value: i64| u64::try_from(value).map_err(|_| format!("spec.{field} is negative: {value}"));
+    let bytes = |field, value: i64| u64::try_from(value).map_err(|_| RequestError::Negative { field, value });
     let usage = match (spec.volume_mode, &spec.fs_type) {
         (VolumeMode::Block, _) => WantedUsage::Block,
         (VolumeMode::Filesystem, None) => WantedUsage::Mount(None),
         (VolumeMode::Filesystem, Some(text)) => {
-            WantedUsage::Mount(Some(text.parse::<FsKind>().map_err(|error| format!("spec.fsType: {error}"))?))
+            WantedUsage::Mount(Some(text.parse::<FsKind>().map_err(RequestError::Filesystem)?))
         }
     };
     let parameter = |name: &str| spec.parameters.get(name).cloned();

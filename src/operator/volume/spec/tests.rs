@@ -3,6 +3,7 @@ use super::*;
 use crate::api::crd::HealthEntry;
 use crate::device::label::SetRef;
 use crate::device::{DiskId, VolumeId};
+use crate::host::chain;
 use crate::pool::Standing;
 
 #[test]
@@ -127,7 +128,7 @@ fn an_object_made_by_hand_is_refused_in_words() {
     let refused = |change: &dyn Fn(&mut PoolVolume)| {
         let mut object = object.clone();
         change(&mut object);
-        request(&object).expect_err("refused")
+        chain(&request(&object).expect_err("refused"))
     };
     assert!(refused(&|o| o.metadata.name = Some("mine".to_owned())).contains("not made by the driver"));
     assert!(refused(&|o| o.spec.required = -1).contains("spec.required is negative"));
