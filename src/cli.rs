@@ -72,7 +72,7 @@ enum CliCommand {
 #[derive(Debug, Args)]
 struct DevicesArgs {
     /// Output: table, wide, json or yaml
-    #[arg(short, long, default_value = "table", value_parser = parse_format)]
+    #[arg(short, long, default_value = "table")]
     output: Format,
     #[command(flatten)]
     state: StateArgs,
@@ -304,10 +304,6 @@ impl DiskArgs {
 fn print_lines(lines: &[String]) -> Result<()> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     Ok(print(&text)?)
-}
-
-fn parse_format(text: &str) -> Result<Format, String> {
-    text.parse()
 }
 
 #[cfg(test)]

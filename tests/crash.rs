@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::device::VolumeId;
 use localpool::device::label::{ErasePolicy, Layout, VolumeRecord, VolumeUsage};
 use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
 use localpool::pool::{BareVolume, Pool, Standing, WantedUsage};
-use uuid::Uuid;
 
 /// How the process ends at the chosen effect.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ fn start(life: &Life, host: &Arc<FakeHost>) -> Result<Node, String> {
     Node::start(host, vec![rule(&life.layout, life.erase)], Duration::ZERO)
 }
 
-fn extent_of(pool: &Pool, volume: Uuid) -> Option<Extent> {
+fn extent_of(pool: &Pool, volume: VolumeId) -> Option<Extent> {
     let bare = pool.bare_devices().iter().find_map(|m| m.view().filter(|v| v.id == volume));
     let bare = bare.map(|view| Extent { start: 0, end: view.size });
     bare.or_else(|| {
@@ -132,7 +132,7 @@ fn free_bytes(pool: &Pool) -> u64 {
 }
 
 /// The kernel has exactly this partition for the volume; a bare device has no partition.
-fn assert_mapped(machine: &Machine, pool: &Pool, volume: Uuid, at: &str) {
+fn assert_mapped(machine: &Machine, pool: &Pool, volume: VolumeId, at: &str) {
     if pool.bare_devices().is_empty() {
         let extent = extent_of(pool, volume);
         assert_eq!(machine.disk.mapping(number(pool, volume)), extent, "{at}: the kernel has it");
@@ -171,7 +171,7 @@ impl Living for Node {
                 let view = self.pool.usable(id(name)).map_err(words)?;
                 if !view.formatted {
                     self.pool.begin_format(view.id).map_err(words)?;
-                    let made = machine.host.filesystems().make(FsKind::Ext4, &view.node, view.id);
+                    let made = machine.host.filesystems().make(FsKind::Ext4, &view.node, view.id.uuid());
                     made.map_err(|e| e.to_string())?;
                     self.pool.mark_formatted(view.id).map_err(words)?;
                 }
@@ -216,7 +216,7 @@ impl Living for Node {
     }
 }
 
-fn number(pool: &Pool, volume: Uuid) -> u32 {
+fn number(pool: &Pool, volume: VolumeId) -> u32 {
     let found = pool.labelled_disks().iter().find_map(|m| m.lock().content().volume(volume).map(|v| v.number));
     found.expect("it exists")
 }

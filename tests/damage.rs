@@ -215,7 +215,7 @@ fn with_workers() -> (Arc<dyn Host>, Arc<Platter>, Arc<Pool>) {
     let host = Arc::new(FakeHost::default());
     let platter = host.add_disk("fake0", "SERIAL-1", geometry());
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
+    let owner = Owner { cluster: "test".to_owned(), node: "node-1".into() };
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
     let mut agent = Reconciler::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
@@ -290,7 +290,7 @@ fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
     let (_host, disk, mut node) = carved();
     let copies = read_label(&shared(&disk));
     let newest = [&copies.a, &copies.b].into_iter().flatten().max_by_key(|copy| copy.sequence).expect("a label");
-    let theirs = Label { node: "node-2".to_owned(), ..newest.label.clone() };
+    let theirs = Label { node: "node-2".into(), ..newest.label.clone() };
     for _ in 0..2 {
         let copies = read_label(&shared(&disk));
         let sequence = [&copies.a, &copies.b].into_iter().flatten().map(|copy| copy.sequence).max().expect("a label");

@@ -677,7 +677,7 @@ fn a_disk_that_is_formatted_30_seconds_after_it_appears_is_never_claimed_by_defa
     let mut node = Node::start(&host, rules, Duration::from_secs(60)).expect("starts");
     node.agent.pass().expect("looks");
     host.advance(Duration::from_secs(30));
-    host.filesystems().make(FsKind::Ext4, std::path::Path::new("/dev/fake0"), id("theirs")).expect("formatted");
+    host.filesystems().make(FsKind::Ext4, std::path::Path::new("/dev/fake0"), id("theirs").uuid()).expect("formatted");
     let before = disk.content();
     for _ in 0..10 {
         host.advance(Duration::from_secs(30));
@@ -914,7 +914,7 @@ fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_b
 fn a_filesystem_is_made_over_nothing_that_was_not_begun_here_and_one_of_the_volume_itself_is_kept() {
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
     // Somebody else's, or the volume's own, which a journal from a backup does not know.
-    for uuid in [Uuid::from_u128(5), id("a")] {
+    for uuid in [Uuid::from_u128(5), id("a").uuid()] {
         let host = Arc::new(FakeHost::default());
         let disk = host.add_disk("fake0", "serial-0", geometry());
         let start = || Node::start(&host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO);
@@ -933,7 +933,7 @@ fn a_filesystem_is_made_over_nothing_that_was_not_begun_here_and_one_of_the_volu
         assert!(why.contains("claim disputed") && why.contains("restored from a backup"), "{why}");
         node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         assert!(disk.content() == before, "something was written");
-        assert_eq!(node.pool.usable(id("a")).expect("usable").formatted, uuid == id("a"));
+        assert_eq!(node.pool.usable(id("a")).expect("usable").formatted, uuid == id("a").uuid());
         node.pool.begin_format(id("a")).expect("what is not the volume's may go now");
     }
 }
@@ -947,7 +947,7 @@ fn a_filesystem_whose_making_was_stopped_is_made_again() {
     node.passes().expect("claims");
     node.pool.create(&request("a", WantedUsage::Mount(Some(FsKind::Ext4)), MIB)).expect("made");
     node.pool.begin_format(id("a")).expect("begun");
-    mkfs(&host, id("a"));
+    mkfs(&host, id("a").uuid());
     let mut node = start().expect("starts");
     assert_eq!(problem(&mut node, "fake0"), "");
     node.pool.begin_format(id("a")).expect("it was begun here");

@@ -150,7 +150,7 @@ fn host(lab: &Lab) -> Arc<dyn Host> {
 }
 
 fn home() -> Owner {
-    Owner { cluster: "bench".to_owned(), node: "bench".to_owned() }
+    Owner { cluster: "bench".to_owned(), node: "bench".into() }
 }
 
 fn devices(lab: &Lab) -> Result<String> {

@@ -258,7 +258,7 @@ mod tests {
         let written = host.add_disk("fake0", "S0", geometry(64 * MIB));
         written.poke(20 * MIB, &[1]);
         host.add_disk("fake1", "S1", geometry(64 * MIB));
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let rule = Rule { blankness: Blankness::Zeros, max_devices: Some(1), ..rule("set") };
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![rule]);
@@ -282,7 +282,7 @@ mod tests {
     fn a_disk_that_hung_while_it_was_read_and_is_gone_leaves_all_patience_to_the_others() {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S0", geometry(MIB));
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
         let short = Duration::from_millis(10);

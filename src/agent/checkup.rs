@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use self::asking::Asking;
 use super::reports::Reports;
-use crate::device::{DiskId, REMEMBERED_FOR};
+use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
 use crate::host::{DiskReport, Host, Incarnation, RawDisk, chain, timeout};
 use crate::pool::Pool;
@@ -109,7 +108,7 @@ impl Checkup {
     }
 
     /// The mounts and filesystems of all volumes whose disk answers.
-    fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<Uuid, VolumeObservation> {
+    fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<VolumeId, VolumeObservation> {
         let table = match self.host.mounts().table() {
             Ok(table) => table,
             Err(error) => {

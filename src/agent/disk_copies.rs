@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::admin::AdminError;
 use super::reconciler::Reconciler;
 use super::verb::Run;
 use crate::device::{
-    Believed, Device, DiskId, HardwareId, Snapshot, Verdict,
+    Believed, Device, DiskId, HardwareId, Snapshot, Verdict, VolumeId,
     duplicate::{Identities, Identity, seen_together, stable_hardware_id},
     id,
     label::Hardware,
@@ -115,7 +113,7 @@ impl Reconciler {
             found.map_err(|hangs| PoolError::Hangs { disk: id.to_string(), hangs })?.map_err(AdminError::Open)?;
         let Some(found) = found else { return Ok(None) };
         let mut lines = vec![format!("{} {} as it is: {found}", run.tense("take", "took"), device.raw.path.display())];
-        let is_gone = |volume: &Uuid| match &found {
+        let is_gone = |volume: &VolumeId| match &found {
             Earlier::Label { .. } => !label.volumes.contains_key(volume),
             Earlier::Table { gone } => gone.contains(volume),
         };
@@ -130,7 +128,7 @@ impl Reconciler {
     }
 
     /// Of what was last seen on a disk that is taken as it is, in words: what is not on it.
-    pub(in crate::agent) fn given_up(&self, disk: &DiskId, is_gone: impl Fn(&Uuid) -> bool) -> Vec<String> {
+    pub(in crate::agent) fn given_up(&self, disk: &DiskId, is_gone: impl Fn(&VolumeId) -> bool) -> Vec<String> {
         let known = self.pool.journal().known(|id| id == disk).into_iter().filter_map(|(_, known)| known.volumes);
         let gone = known.flatten().filter(is_gone);
         gone.map(|volume| format!("volume {volume} is not on it, and is given up")).collect()

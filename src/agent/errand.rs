@@ -2,15 +2,13 @@
 
 use std::fmt;
 
-use uuid::Uuid;
-
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrandKey {
     Disk(DiskId),
     /// All disks that have it.
-    Volume(Uuid),
+    Volume(VolumeId),
 }
 
 impl From<&DiskId> for ErrandKey {

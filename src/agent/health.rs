@@ -92,7 +92,7 @@ mod tests {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
         let raw = host.scan().unwrap().remove(0);
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
         let short = Duration::from_millis(10);

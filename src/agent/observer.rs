@@ -152,7 +152,7 @@ mod tests {
     fn machine() -> (Arc<FakeHost>, Reconciler) {
         let host = Arc::new(FakeHost::default());
         host.add_disk("sda", "A", GEOMETRY);
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let real: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).unwrap());
         (host, Reconciler::new(real, pool, Duration::MAX, Vec::new()))

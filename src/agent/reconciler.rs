@@ -335,7 +335,7 @@ mod tests {
         let host = Arc::new(FakeHost::default());
         let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
         let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
         agent.memory.discovery = agent.memory.discovery.waiting_at_most(Duration::from_millis(500));
@@ -370,7 +370,7 @@ mod tests {
         let host = Arc::new(FakeHost::default());
         let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
         let disk = host.add_disk("fake0", "SERIAL-1", geometry);
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
         let mut wait = || {

@@ -276,7 +276,7 @@ mod tests {
             host.add_disk(disk, disk, Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
         }
         set_all("old");
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let real = Arc::clone(&host) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
         let filter = Filter { min_health: Some(MinHealth::NotFailing), ..sample::filter() };
@@ -308,7 +308,7 @@ mod tests {
     fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
         let host = Arc::new(FakeHost::default());
         host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let real = Arc::clone(&host) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
         let agent = Reconciler::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());

@@ -1,8 +1,7 @@
 //! What a person may ask of the agent.
 
-use uuid::Uuid;
-
 use crate::claim::Rule;
+use crate::device::VolumeId;
 
 /// Whether a verb is done, or says what it would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub enum Verb {
     },
     /// Of several disks that have a volume, the one whose volume it is.
     SettleVolume {
-        volume: Uuid,
+        volume: VolumeId,
         keep: String,
         run: Run,
     },

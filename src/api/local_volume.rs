@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
-use super::strict::{At, Case, Field, Problem, Problems};
+use super::strict::{At, Case, Field, Invalid, Problems};
 use super::tolerations::read_tolerations;
 use crate::claim::{Blankness, Filter, NamedPaths, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
@@ -21,14 +21,10 @@ pub const API_VERSION: &str = "local.storage.openshift.io/v1";
 pub const KIND: &str = "LocalVolume";
 
 /// One LocalVolume for one node: a rule for each of its classes, or everything that is wrong with it.
-pub fn parse_volume(value: &Value, node: &Node, position: u32) -> Result<Vec<Rule>, Vec<Problem>> {
+pub fn parse_volume(value: &Value, node: &Node, position: u32) -> Result<Vec<Rule>, Invalid> {
     let problems = Problems::default();
     let rules = read(value, node, position, &problems);
-    let problems = problems.into_vec();
-    match rules {
-        Some(rules) if problems.is_empty() => Ok(rules),
-        _ => Err(problems),
-    }
+    problems.judge(rules)
 }
 
 fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Vec<Rule>> {

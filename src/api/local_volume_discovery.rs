@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::crd::DISCOVERY_NAME;
 use super::metadata;
 use super::node_selector::{self, Node};
-use super::strict::{At, Problem, Problems};
+use super::strict::{At, Invalid, Problems};
 use super::tolerations::read_tolerations;
 use crate::claim::NodeMatch;
 
@@ -21,7 +21,7 @@ pub struct DiscoverySpec {
     pub node: NodeMatch,
 }
 
-pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<Problem>> {
+pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Invalid> {
     let problems = Problems::default();
     let read = {
         let mut object = At::new(value, "", &problems).object();
@@ -40,10 +40,7 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<
         let given = |name: &str| value["spec"].get(name).filter(|field| !field.is_null()).cloned();
         DiscoverySpec { node_selector: given("nodeSelector"), tolerations: given("tolerations"), node }
     };
-    match problems.into_vec() {
-        none if none.is_empty() => Ok(read),
-        problems => Err(problems),
-    }
+    problems.judge(Some(read))
 }
 
 #[cfg(test)]
@@ -54,7 +51,7 @@ mod tests {
 
     fn parse(name: &str, spec: &Value) -> Result<DiscoverySpec, Vec<String>> {
         let read = parse_discovery(&json!({"metadata": {"name": name}, "spec": spec}), &Node::standalone("worker-0"));
-        read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        read.map_err(|Invalid(problems)| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::documents::{self, Document};
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::set_error::SetError;
-use super::strict::{At, Case, Field, Object, Problem, Problems};
+use super::strict::{At, Case, Field, Invalid, Object, Problem, Problems};
 use super::tolerations::read_tolerations;
 use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
@@ -42,7 +42,7 @@ pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
         let value = match value {
             Ok(value) => value,
             Err(problem) => {
-                errors.push(error(None, vec![problem]));
+                errors.push(error(None, Invalid(vec![problem])));
                 continue;
             }
         };
@@ -62,7 +62,7 @@ pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
             }
             (Ok(_), Some(earlier)) => {
                 let what = format!("document {earlier} has this namespace and name already");
-                errors.push(error(named, vec![Problem { path: "metadata.name".into(), what }]));
+                errors.push(error(named, Invalid(vec![Problem { path: "metadata.name".into(), what }])));
             }
         }
     }
@@ -78,14 +78,10 @@ fn name_of(value: &Value) -> Option<SetName> {
 }
 
 /// One set for one node, or everything that is wrong with it.
-pub fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Vec<Problem>> {
+pub fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Invalid> {
     let problems = Problems::default();
     let rule = read_set(value, node, position, &problems);
-    let problems = problems.into_vec();
-    match rule {
-        Some(rule) if problems.is_empty() => Ok(rule),
-        _ => Err(problems),
-    }
+    problems.judge(rule)
 }
 
 fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Rule> {

@@ -20,5 +20,5 @@ pub use local_volume::parse_volume;
 pub use local_volume_discovery::{DiscoverySpec, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
-pub use set_error::SetError;
-pub use strict::Problem;
+pub use set_error::{SetError, SetErrors};
+pub use strict::{Invalid, Problem};

@@ -9,19 +9,21 @@ use serde_json::{Value, json};
 
 use super::strict::{At, Case, Field, Object, Problems};
 use crate::claim::NodeMatch;
+use crate::device::NodeName;
 
 /// The node for which sets are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    pub name: String,
+    pub name: NodeName,
     pub labels: BTreeMap<String, String>,
 }
 
 impl Node {
     /// A node without Kubernetes: it only has a name.
-    pub fn standalone(name: &str) -> Self {
-        let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
-        Self { name: name.to_owned(), labels }
+    pub fn standalone(name: impl Into<NodeName>) -> Self {
+        let name = name.into();
+        let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_string())]);
+        Self { name, labels }
     }
 }
 
@@ -86,8 +88,8 @@ fn term_selects(term: Field<'_, '_>, node: &Node) -> bool {
             return false;
         }
         match (operator, values) {
-            (Operator::In, [name]) => *name == node.name,
-            (Operator::NotIn, [name]) => *name != node.name,
+            (Operator::In, [name]) => node.name == *name,
+            (Operator::NotIn, [name]) => node.name != *name,
             _ => {
                 field.problem("needs the operator In or NotIn and one value");
                 false

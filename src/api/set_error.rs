@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::strict::Problem;
+use super::strict::Invalid;
 use crate::device::SetName;
 
 /// A document that is not a valid LocalVolumeSet or LocalVolume, with everything that is wrong with it.
@@ -14,7 +14,7 @@ pub struct SetError {
     pub line: usize,
     /// As far as it could be read.
     pub name: Option<SetName>,
-    pub problems: Vec<Problem>,
+    pub problems: Invalid,
 }
 
 impl fmt::Display for SetError {
@@ -23,13 +23,24 @@ impl fmt::Display for SetError {
         if let Some(name) = &self.name {
             write!(f, ", {name}")?;
         }
-        f.write_str("): ")?;
-        for (index, problem) in self.problems.iter().enumerate() {
-            let sign = if index > 0 { "; " } else { "" };
-            write!(f, "{sign}{problem}")?;
+        write!(f, "): {}", self.problems)
+    }
+}
+
+impl std::error::Error for SetError {}
+
+/// All documents of a file that are not valid; one line for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetErrors(pub Vec<SetError>);
+
+impl fmt::Display for SetErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            let sign = if index > 0 { "\n" } else { "" };
+            write!(f, "{sign}{error}")?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for SetError {}
+impl std::error::Error for SetErrors {}

@@ -42,7 +42,43 @@ impl Problems {
     pub fn into_vec(self) -> Vec<Problem> {
         self.0.into_inner()
     }
+
+    /// What was read, if nothing is wrong with the document.
+    pub fn judge<T>(self, read: Option<T>) -> Result<T, Invalid> {
+        match (read, self.into_vec()) {
+            (Some(read), problems) if problems.is_empty() => Ok(read),
+            (_, problems) => Err(Invalid(problems)),
+        }
+    }
 }
+
+/// Why an object or a document is not valid: everything that is wrong with it, in the order in which it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid(pub Vec<Problem>);
+
+impl Invalid {
+    /// A problem of the document as a whole.
+    pub fn whole(what: impl fmt::Display) -> Self {
+        Self(vec![Problem { path: String::new(), what: what.to_string() }])
+    }
+
+    /// What was found first, in words.
+    pub fn first(&self) -> String {
+        self.0.first().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let sign = if index > 0 { "; " } else { "" };
+            write!(f, "{sign}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Invalid {}
 
 /// A value with its path.
 #[derive(Clone, Copy, Debug)]

@@ -49,8 +49,15 @@ pub enum ElementKind {
     Numbers {
         least: i64,
         most: i64,
-        check: fn(i64) -> Result<(), String>,
+        check: fn(i64) -> Result<(), WrongNumber>,
     },
+}
+
+/// Why a number within bounds is none that a device can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongNumber {
+    #[error("is {bytes}: a sector has 512, 4096 or another power of two bytes")]
+    NoSector { bytes: i64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,10 +197,10 @@ fn wwns(raw: &RawDisk) -> Vec<String> {
     vec![wwn, wwid.clone()]
 }
 
-fn power_of_two(bytes: i64) -> Result<(), String> {
+fn power_of_two(bytes: i64) -> Result<(), WrongNumber> {
     match bytes.unsigned_abs().is_power_of_two() {
         true => Ok(()),
-        false => Err(format!("is {bytes}: a sector has 512, 4096 or another power of two bytes")),
+        false => Err(WrongNumber::NoSector { bytes }),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::csi::{
         agent_client::AgentClient,
     },
 };
-use crate::device::Owner;
+use crate::device::{NodeName, Owner};
 use crate::host::{DryHost, Host, StateDir, StateStore as _, chain};
 use crate::pool::{JOURNAL, Pool};
 use crate::role::{AGENT_SOCKET, machine, node::CLUSTER_FILE, observer, sets};
@@ -28,7 +28,7 @@ const LOOKING: &str = "reading the disks of this machine";
 /// Where the agent of this machine is, and what it is called.
 pub struct Local {
     pub state_dir: PathBuf,
-    pub node: String,
+    pub node: NodeName,
 }
 
 pub fn devices(local: &Local, output: Format) -> Result<String> {
@@ -82,7 +82,7 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
 pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
-    let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), run: Run::asked(dry_run) };
+    let verb = Verb::SettleVolume { volume, keep: keep.to_owned(), run: Run::asked(dry_run) };
     asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
 }
 
@@ -119,7 +119,7 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 
 /// What the sets of a file would take here. A set that is not valid is an error; then nothing is planned.
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
-    let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
+    let sets = sets::read_all(&documents, &local.node)?;
     if sets.is_empty() {
         bail!("the input contains no LocalVolumeSet");
     }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_cluster_of_a_node_is_forgotten_and_kept_under_another_name_and_a_dry_run_does_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
         assert!(set_aside_cluster(&local, false).is_err(), "there is none");
         let state = StateDir::at(dir.path());
         state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_journal_that_is_no_text_stops_no_dry_run_and_no_answer_is_not_taken_for_nobody() {
         let dir = tempfile::tempdir().expect("a directory");
-        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
         let said = set_aside_journal(&local, false).expect_err("there is none").to_string();
         assert!(said.contains("there is no journal.json"), "{said}");
         std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");

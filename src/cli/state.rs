@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::ask::Local;
+use crate::device::NodeName;
 
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
@@ -18,7 +19,7 @@ pub(super) struct StateArgs {
 }
 
 impl StateArgs {
-    pub(super) fn node(&self) -> Result<String> {
+    pub(super) fn node(&self) -> Result<NodeName> {
         let node = match &self.node_name {
             Some(name) => name.clone(),
             None => host_name()?,
@@ -26,7 +27,7 @@ impl StateArgs {
         if node.is_empty() || node.len() > 253 {
             bail!("--node-name has {} bytes; it needs 1 to 253", node.len());
         }
-        Ok(node)
+        Ok(node.into())
     }
 
     pub(super) fn local(&self) -> Result<Local> {

@@ -1,5 +1,6 @@
 //! The agent's own service: what the command line asks of a running agent, as only the agent may touch the disks.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -16,9 +17,10 @@ use super::proto::agent::{
 };
 use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
+use crate::device::NodeName;
 use crate::host::chain;
 use crate::pool::{Change, Pool};
-use crate::show::devices::{Format, render};
+use crate::show::devices::{Format, UnknownFormat, render};
 use crate::show::volumes;
 use crate::volume::VolumeId;
 
@@ -30,7 +32,7 @@ pub struct AgentService {
 }
 
 /// The sets of some documents for a node of that name, or what is wrong with the documents.
-pub type ReadSets = fn(&str, &str) -> Result<Vec<Rule>, String>;
+pub type ReadSets = fn(&str, &NodeName) -> Result<Vec<Rule>, Box<dyn Error + Send + Sync>>;
 
 /// Signals each look of the agent at the machine, and the end of all looks.
 #[derive(Clone)]
@@ -47,6 +49,10 @@ impl Looks {
             () = self.stop.cancelled() => false,
         }
     }
+}
+
+fn format_of(output: &str) -> Result<Format, Status> {
+    output.parse().map_err(|unknown: UnknownFormat| Status::invalid_argument(unknown.to_string()))
 }
 
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
@@ -91,7 +97,7 @@ async fn inventory(agent_handle: AgentHandle, format: Format) -> Result<String, 
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
-        let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
+        let format = format_of(&request.into_inner().output)?;
         let text = inventory(self.agent_handle.clone(), format).await?;
         Ok(Response::new(InventoryReply { text }))
     }
@@ -118,7 +124,7 @@ impl Agent for AgentService {
     }
 
     async fn volumes(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
-        let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
+        let format = format_of(&request.into_inner().output)?;
         let pool = Arc::clone(&self.pool);
         let views = tokio::task::spawn_blocking(move || pool.volumes()).await;
         let views = views.map_err(|e| Status::internal(e.to_string()))?;
@@ -138,7 +144,7 @@ impl Agent for AgentService {
 
     async fn plan_sets(&self, request: Request<SetsRequest>) -> Result<Response<Report>, Status> {
         let sets = (self.read_sets)(&request.into_inner().documents, &self.pool.owner().node);
-        let sets = sets.map_err(Status::invalid_argument)?;
+        let sets = sets.map_err(|errors| Status::invalid_argument(errors.to_string()))?;
         self.verb(Verb::PlanSets { sets }).await
     }
 
@@ -150,7 +156,7 @@ impl Agent for AgentService {
     async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {
         let SettleRequest { volume_id, keep, dry_run } = request.into_inner();
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
-        self.verb(Verb::SettleVolume { volume: id.uuid(), keep, run: Run::asked(dry_run) }).await
+        self.verb(Verb::SettleVolume { volume: id, keep, run: Run::asked(dry_run) }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {
@@ -158,9 +164,9 @@ impl Agent for AgentService {
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
         let pool = Arc::clone(&self.pool);
         let adopted = tokio::task::spawn_blocking(move || match dry_run {
-            true => pool.would_adopt_volume(id.uuid()),
+            true => pool.would_adopt_volume(id),
             // Its object reports it too, if there are objects.
-            false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
+            false => pool.adopt_volume(id).inspect(|_| pool.nudge()),
         });
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
         let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::proto::volume_capability::{AccessType as CsiAccessType, access_mode::Mode};
 use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::host::FsKind;
 use crate::volume::{AccessType, Error, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
 
@@ -149,8 +149,8 @@ pub fn nodes(topology: Option<&TopologyRequirement>) -> Result<Nodes, Error> {
              {TOPOLOGY_KEY} only"
         ));
     }
-    let named = |terms: &[Topology]| -> Option<Vec<String>> {
-        terms.iter().map(|term| term.segments.get(TOPOLOGY_KEY).cloned()).collect()
+    let named = |terms: &[Topology]| -> Option<Vec<NodeName>> {
+        terms.iter().map(|term| term.segments.get(TOPOLOGY_KEY).map(|node| node.as_str().into())).collect()
     };
     Ok(match (topology.preferred.as_slice(), topology.requisite.as_slice()) {
         ([], []) => Nodes::Any,
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn preferred_terms_come_in_their_order_and_requisite_ones_leave_the_choice() {
         let term = |node: &str| Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() };
-        let (a, b) = ("a".to_owned(), "b".to_owned());
+        let [a, b] = ["a", "b"].map(NodeName::from);
         let both = TopologyRequirement { requisite: vec![term("a"), term("b")], preferred: vec![term("b"), term("a")] };
         let nodes = |topology| nodes(topology).expect("ours");
         assert_eq!(nodes(Some(&both)), Nodes::Preferred(vec![b, a.clone()]));

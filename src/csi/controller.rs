@@ -188,7 +188,8 @@ impl<V: Volumes> Controller for ControllerService<V> {
             Err(error) => return Err(error.into()),
         };
         let segments = request.accessible_topology.map(|topology| topology.segments).unwrap_or_default();
-        let capacity = self.volumes.capacity(selector, usage, segments.get(TOPOLOGY_KEY).cloned()).await?;
+        let node = segments.get(TOPOLOGY_KEY).map(|node| node.as_str().into());
+        let capacity = self.volumes.capacity(selector, usage, node).await?;
         Ok(answer(capacity))
     }
 

@@ -151,7 +151,7 @@ impl Node for NodeService {
     ) -> Result<Response<NodeGetInfoResponse>, Status> {
         let node = self.volumes.node_name();
         Ok(Response::new(NodeGetInfoResponse {
-            node_id: node.to_owned(),
+            node_id: node.to_string(),
             max_volumes_per_node: self.max_volumes,
             accessible_topology: Some(topology(node)),
         }))

@@ -43,7 +43,7 @@ mod tests {
             name: n.to_string(),
             size: 1,
             usage: None,
-            node: "n".to_owned(),
+            node: "n".into(),
             found: false,
             condition: Condition::default(),
         };

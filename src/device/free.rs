@@ -3,6 +3,7 @@
 //! Takes in a device with its verdict; gives out nothing, or who has it. Pure.
 
 use super::judged::{Believed, Device, Verdict};
+use super::node_name::NodeName;
 use super::reason::Reason;
 
 /// Why a device is not free; `Display` is a sentence for people.
@@ -16,7 +17,7 @@ pub enum NotFree {
     #[error("{0}")]
     Theirs(Reason),
     #[error("belongs to node {node} of cluster {cluster}")]
-    Foreign { cluster: String, node: String },
+    Foreign { cluster: String, node: NodeName },
     #[error("in use by the pool")]
     Ours,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::disk_id::DiskId;
 use super::label::Label;
+use super::node_name::NodeName;
 use super::reason::Reason;
 use crate::host::{Probe, RawDisk};
 
@@ -35,7 +36,7 @@ pub enum Verdict {
     /// Carries our label for another node or cluster: untouched until adopted.
     Foreign {
         cluster: String,
-        node: String,
+        node: NodeName,
     },
     Theirs(Reason),
     Unknown(String),

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::disk_id::HardwareId;
+use super::node_name::NodeName;
+use super::volume_id::VolumeId;
 use crate::device::set_name::SetName;
 use crate::host::table::Mark;
 use crate::host::{Extent, FsKind, RawDisk};
@@ -43,7 +45,7 @@ pub struct Label {
     pub disk: Uuid,
     /// UID of the cluster (of its kube-system namespace), or `standalone`.
     pub cluster: String,
-    pub node: String,
+    pub node: NodeName,
     pub hardware: Hardware,
     pub set: SetRef,
     pub layout: Layout,
@@ -56,7 +58,7 @@ pub struct Label {
     /// Free space that is known to read as zeros, sorted and disjoint. All other free space is dirty.
     pub clean: Vec<Extent>,
     /// By volume id.
-    pub volumes: BTreeMap<Uuid, VolumeRecord>,
+    pub volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// By the random GUID of the erasing entry.
     pub erasing: BTreeMap<Uuid, EraseRecord>,
 }
@@ -192,7 +194,7 @@ pub enum VolumeUsage {
 #[serde(rename_all = "camelCase")]
 pub struct EraseRecord {
     /// The volume that it was.
-    pub was: Uuid,
+    pub was: VolumeId,
     pub policy: ErasePolicy,
     /// Everything before this byte of the disk is erased, durably.
     pub cursor: u64,

@@ -15,6 +15,7 @@ pub mod id;
 mod judged;
 pub mod label;
 pub mod lvm_filter;
+mod node_name;
 mod ownership;
 mod reason;
 pub mod record;
@@ -24,6 +25,7 @@ pub mod sample;
 mod set_name;
 mod size;
 pub mod udev_rules;
+mod volume_id;
 
 pub use attachment::{Attachment, Attachments, Reach};
 pub use device_type::{DeviceType, device_type, type_name};
@@ -35,8 +37,10 @@ pub use fact::{
 };
 pub use free::NotFree;
 pub use judged::{Believed, Device, Verdict};
+pub use node_name::NodeName;
 pub use ownership::Owner;
 pub use reason::{Holder, Reason};
 pub use remembered::{Memo, REMEMBERED_FOR, Remembered};
 pub use set_name::SetName;
 pub use size::Size;
+pub use volume_id::VolumeId;

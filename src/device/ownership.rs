@@ -33,6 +33,7 @@ use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::Identities;
 use super::id;
 use super::judged::Verdict;
+use super::node_name::NodeName;
 use super::reason::Holder;
 pub use super::reason::Reason;
 use crate::host::{DeviceKind, Dm, KernelName, MountHow, Probe, ProvisionerOffer, RawDisk};
@@ -42,7 +43,7 @@ use crate::host::{DeviceKind, Dm, KernelName, MountHow, Probe, ProvisionerOffer,
 pub struct Owner {
     /// UID of the cluster, or `standalone`.
     pub cluster: String,
-    pub node: String,
+    pub node: NodeName,
 }
 
 /// All devices of a machine, indexed once so that each can be judged among the others.

@@ -6,13 +6,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use super::condition::Condition;
 use super::finding::Finding;
 use super::history::History;
 use super::reason::HealthReason;
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 use crate::pool::{DiskView, VolumeView};
 
 /// What the looks at this node's disks and volumes have found.
@@ -22,9 +21,9 @@ pub struct Board(Arc<RwLock<Histories>>);
 #[derive(Debug, Default)]
 struct Histories {
     disks: BTreeMap<DiskId, History>,
-    volumes: BTreeMap<Uuid, History>,
+    volumes: BTreeMap<VolumeId, History>,
     /// Where each volume is mounted for kubelet, until kubelet has it unmounted.
-    mounted: BTreeMap<Uuid, BTreeSet<PathBuf>>,
+    mounted: BTreeMap<VolumeId, BTreeSet<PathBuf>>,
     unmounts: u64,
 }
 
@@ -32,7 +31,7 @@ struct Histories {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub disks: BTreeMap<DiskId, Vec<Finding>>,
-    pub volumes: BTreeMap<Uuid, Vec<Finding>>,
+    pub volumes: BTreeMap<VolumeId, Vec<Finding>>,
 }
 
 impl Board {
@@ -51,7 +50,7 @@ impl Board {
 
     /// A volume is mounted at a target for kubelet, and should be until [`Board::unmounted`]. What was seen before the
     /// last unmount does not count: it may be that one.
-    pub fn mounted(&self, volume: Uuid, target: &Path, unmounts: u64) {
+    pub fn mounted(&self, volume: VolumeId, target: &Path, unmounts: u64) {
         let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if histories.unmounts == unmounts {
             histories.mounted.entry(volume).or_default().insert(target.to_owned());
@@ -59,7 +58,7 @@ impl Board {
     }
 
     /// Said before a target of a volume is unmounted on purpose.
-    pub fn unmounted(&self, volume: Uuid, target: &Path) {
+    pub fn unmounted(&self, volume: VolumeId, target: &Path) {
         let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
         histories.unmounts += 1;
         if let Some(targets) = histories.mounted.get_mut(&volume) {
@@ -68,7 +67,7 @@ impl Board {
     }
 
     /// Where a volume should be mounted.
-    pub fn targets(&self, volume: Uuid) -> BTreeSet<PathBuf> {
+    pub fn targets(&self, volume: VolumeId) -> BTreeSet<PathBuf> {
         let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
         histories.mounted.get(&volume).cloned().unwrap_or_default()
     }
@@ -119,7 +118,7 @@ mod tests {
 
     fn view(disk: &str, standing: Standing) -> VolumeView {
         VolumeView {
-            id: Uuid::from_u128(7),
+            id: VolumeId::of_name("v"),
             record: None,
             size: 1,
             formatted: false,
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn a_target_is_expected_until_it_is_unmounted_on_purpose_and_an_old_sight_of_it_does_not_count() {
         let board = Board::default();
-        let (id, target) = (Uuid::from_u128(7), Path::new("/target"));
+        let (id, target) = (VolumeId::of_name("v"), Path::new("/target"));
         let before = board.unmounts();
         board.mounted(id, target, before);
         assert_eq!(board.targets(id), [target.to_owned()].into());
@@ -161,7 +160,7 @@ mod tests {
         let other = vec![Finding::new(HealthReason::DiskWornOut, "worn")];
         let look = Look {
             disks: [(DiskId::named("gpt-1"), disk), (DiskId::named("gpt-2"), other)].into(),
-            volumes: [(Uuid::from_u128(7), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
+            volumes: [(VolumeId::of_name("v"), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
         };
         let wall = Timestamp::from_second(5).expect("a time");
         assert!(board.look(look.clone(), wall, Duration::from_secs(1)));

@@ -1,5 +1,7 @@
 //! Why a request did not reach the cluster or was not done, and the message about it.
 
+use kube::core::dynamic::ParseDynamicObjectError;
+
 use crate::claim::NoAnswer;
 
 /// For messages: who can install our CRDs, as the roles of agent and controller cannot.
@@ -17,6 +19,13 @@ pub enum OperatorError {
         what: String,
         #[source]
         source: Box<kube::Error>,
+    },
+    /// A later version wrote the object.
+    #[error("PoolVolume {name}, which may be on any device, cannot be read")]
+    Unreadable {
+        name: String,
+        #[source]
+        source: ParseDynamicObjectError,
     },
     #[error("{0}")]
     Refused(String),
@@ -40,7 +49,7 @@ impl OperatorError {
                 kube::Error::Api(status) => Some(status.code),
                 _ => None,
             },
-            Self::Config(_) | Self::Refused(_) => None,
+            Self::Config(_) | Self::Unreadable { .. } | Self::Refused(_) => None,
         }
     }
 

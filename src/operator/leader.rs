@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::runtime::events::{Recorder, Reporter};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use tokio::task::JoinSet;
 
 use super::client::within;
@@ -24,6 +24,7 @@ use super::error::OperatorError;
 use super::store::Store;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
+use crate::device::NodeName;
 use crate::host::{Backoff, chain};
 pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
 use crate::operator::{
@@ -150,7 +151,7 @@ impl Leader {
     /// The reports of nodes that exist: nobody updates the report of a deleted node.
     pub(in crate::operator) fn pools(&self) -> Vec<Arc<DevicePool>> {
         let mut pools = self.stores.pools.all();
-        pools.retain(|pool| self.stores.nodes.get(&pool.name_any()).is_some());
+        pools.retain(|pool| self.stores.nodes.get(&pool.node()).is_some());
         pools
     }
 
@@ -165,7 +166,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, OperatorError> {
+    pub(in crate::operator) async fn exists(&self, node: &NodeName) -> Result<bool, OperatorError> {
         let api: Api<Node> = Api::all(self.client.clone());
         Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
     }

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::choose::NoPlace;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
 use super::request::Change;
 use super::view::VolumeView;
-use crate::device::DiskId;
 use crate::device::label::VolumeRecord;
+use crate::device::{DiskId, VolumeId};
 use crate::host::chain;
 
 /// How long an expansion waits for the erasure of the space that it needs.
@@ -19,7 +17,7 @@ const ERASE_WAIT: Duration = Duration::from_secs(2);
 
 impl Pool {
     /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
-    pub fn delete(&self, id: Uuid) -> Result<Change, PoolError> {
+    pub fn delete(&self, id: VolumeId) -> Result<Change, PoolError> {
         let may_be_called_deleted = self.may_be_called_deleted(id);
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
             return may_be_called_deleted.map(|()| Change::AlreadySo);
@@ -31,7 +29,7 @@ impl Pool {
     }
 
     /// Grows a volume to at least `required` bytes.
-    pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
+    pub fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
         let (member, view) = self.find_usable(id)?;
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
             let why = "the volume already has".to_owned();
@@ -62,19 +60,19 @@ impl Pool {
         done
     }
 
-    fn grown(&self, member: &Member, id: Uuid) -> Result<VolumeView, PoolError> {
+    fn grown(&self, member: &Member, id: VolumeId) -> Result<VolumeView, PoolError> {
         self.note(member);
         self.background().give(member);
         self.volume(id)
     }
 
     /// Before mkfs: whether it may be done, whatever is there.
-    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn begin_format(&self, id: VolumeId) -> Result<(), PoolError> {
         self.find_usable(id)?.0.begin_format(id)
     }
 
     /// Writes down that mkfs has ended and was synced.
-    pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn mark_formatted(&self, id: VolumeId) -> Result<(), PoolError> {
         let (member, view) = self.find_usable(id)?;
         member.mark_formatted(&view)?;
         self.note(&member);
@@ -83,7 +81,7 @@ impl Pool {
     }
 
     /// Writes down that the filesystem fills its volume of `size` bytes.
-    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+    pub fn mark_grown(&self, id: VolumeId, size: u64) -> Result<(), PoolError> {
         let (member, _) = self.find_usable(id)?;
         member.mark_grown(id, size)?;
         self.note(&member);
@@ -92,7 +90,7 @@ impl Pool {
     }
 
     /// Makes a found volume usable.
-    pub fn adopt_volume(&self, id: Uuid) -> Result<Change, PoolError> {
+    pub fn adopt_volume(&self, id: VolumeId) -> Result<Change, PoolError> {
         let (member, change) = self.adoptable(id)?;
         if change == Change::Done {
             member.adopt_volume(id)?;
@@ -102,11 +100,11 @@ impl Pool {
     }
 
     /// What that would do.
-    pub fn would_adopt_volume(&self, id: Uuid) -> Result<Change, PoolError> {
+    pub fn would_adopt_volume(&self, id: VolumeId) -> Result<Change, PoolError> {
         Ok(self.adoptable(id)?.1)
     }
 
-    fn adoptable(&self, id: Uuid) -> Result<(Member, Change), PoolError> {
+    fn adoptable(&self, id: VolumeId) -> Result<(Member, Change), PoolError> {
         let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
@@ -116,7 +114,7 @@ impl Pool {
     }
 
     /// A volume on that disk whose label has lost its description, which others have. Gives it as it is then.
-    pub fn describe_volume(&self, id: Uuid, disk: &DiskId, record: &VolumeRecord) -> Result<VolumeView, PoolError> {
+    pub fn describe_volume(&self, id: VolumeId, disk: &DiskId, record: &VolumeRecord) -> Result<VolumeView, PoolError> {
         let (member, view) = self.find_sound(id)?;
         if view.record.is_none() && view.disk == *disk {
             member.describe_volume(id, record)?;
@@ -127,7 +125,7 @@ impl Pool {
     }
 
     /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
-    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn disown_volume(&self, id: VolumeId) -> Result<(), PoolError> {
         let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),

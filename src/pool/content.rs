@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::extents::{ExtentSet, MIB};
 use super::layout::{MAX_VOLUMES, data_area};
+use crate::device::VolumeId;
 use crate::device::label::{
     ERASING_TYPE, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, VOLUME_TYPE, VolumeRecord,
 };
@@ -45,8 +46,8 @@ pub struct VolumeEntry<'a> {
 }
 
 impl VolumeEntry<'_> {
-    pub fn id(&self) -> Uuid {
-        self.entry.guid
+    pub fn id(&self) -> VolumeId {
+        self.entry.guid.into()
     }
 
     pub fn size(&self) -> u64 {
@@ -72,11 +73,11 @@ impl Content {
         self.entries(VOLUME_TYPE).map(|(number, entry)| VolumeEntry {
             number,
             entry,
-            record: self.label.volumes.get(&entry.guid),
+            record: self.label.volumes.get(&entry.guid.into()),
         })
     }
 
-    pub fn volume(&self, id: Uuid) -> Option<VolumeEntry<'_>> {
+    pub fn volume(&self, id: VolumeId) -> Option<VolumeEntry<'_>> {
         self.volumes().find(|volume| volume.id() == id)
     }
 
@@ -154,7 +155,7 @@ impl Content {
     }
 
     /// The size that a volume could have if it grew now.
-    pub fn growable_to(&self, id: Uuid, into: &ExtentSet) -> Option<u64> {
+    pub fn growable_to(&self, id: VolumeId, into: &ExtentSet) -> Option<u64> {
         let volume = self.volume(id)?;
         if !self.carves() {
             return Some(volume.size());
@@ -166,9 +167,9 @@ impl Content {
     /// The label without descriptions of what does not exist, and with no clean space but free one.
     pub fn pruned_label(&self) -> Label {
         let mut label = Label::clone(&self.label);
-        let exists = |id: &Uuid, kind: Uuid| self.table.entries().values().any(|e| e.kind == kind && e.guid == *id);
-        label.volumes.retain(|id, _| exists(id, VOLUME_TYPE));
-        label.erasing.retain(|id, _| exists(id, ERASING_TYPE));
+        let exists = |id: Uuid, kind: Uuid| self.table.entries().values().any(|e| e.kind == kind && e.guid == id);
+        label.volumes.retain(|id, _| exists(id.uuid(), VOLUME_TYPE));
+        label.erasing.retain(|id, _| exists(*id, ERASING_TYPE));
         label.clean = self.clean().as_slice().to_vec();
         label
     }

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use uuid::Uuid;
-
+use crate::device::VolumeId;
 use crate::device::label::{ERASING_TYPE, VOLUME_TYPE};
 use crate::device::record::{Own, is_as_new_as};
 
@@ -16,7 +15,7 @@ pub struct LastSeen {
     /// The number of its label; 0: that is not known.
     pub written: u64,
     /// Volumes that it had then.
-    pub volumes: BTreeSet<Uuid>,
+    pub volumes: BTreeSet<VolumeId>,
 }
 
 /// What shows that a disk is in an earlier state.
@@ -32,11 +31,11 @@ pub enum Earlier {
          partitions; the data in their place is not touched",
         volumes(gone)
     )]
-    Table { gone: BTreeSet<Uuid> },
+    Table { gone: BTreeSet<VolumeId> },
 }
 
-fn volumes(ids: &BTreeSet<Uuid>) -> String {
-    let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+fn volumes(ids: &BTreeSet<VolumeId>) -> String {
+    let ids: Vec<String> = ids.iter().map(VolumeId::to_string).collect();
     let plural = if ids.len() == 1 { "" } else { "s" };
     format!("the partition{plural} of volume{plural} {}", ids.join(", "))
 }
@@ -46,7 +45,7 @@ pub fn earlier(own: &Own, seen: &LastSeen) -> Option<Earlier> {
     if !is_as_new_as(&own.copies, own.place, seen.written) {
         return Some(Earlier::Label { found: own.place.sequence, seen: seen.written });
     }
-    let gone: BTreeSet<Uuid> = seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
+    let gone: BTreeSet<VolumeId> = seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
     // Where the newest copy of the label has rotted, a deletion may have been written down in that alone.
     (gone.len() > undescribed(own)).then_some(Earlier::Table { gone })
 }
@@ -58,9 +57,9 @@ fn undescribed(own: &Own) -> usize {
 }
 
 /// It is described and nowhere. One that was deleted is described as being erased, until it is not described at all.
-fn is_gone(own: &Own, id: Uuid) -> bool {
+fn is_gone(own: &Own, id: VolumeId) -> bool {
     let Own { choice, label, .. } = own;
-    let is_there = choice.table.entries().values().any(|entry| entry.kind == VOLUME_TYPE && entry.guid == id);
+    let is_there = choice.table.entries().values().any(|entry| entry.kind == VOLUME_TYPE && entry.guid == id.uuid());
     let is_erasing = label.erasing.values().any(|erasing| erasing.was == id);
     label.volumes.contains_key(&id) && !is_there && !is_erasing
 }

@@ -4,21 +4,19 @@
 use std::fmt;
 use std::path::Path;
 
-use uuid::Uuid;
-
 use super::choose::NoPlace;
 use super::earlier::Earlier;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
-use crate::device::{DiskId, Size, record::LabelError};
+use crate::device::{DiskId, NodeName, Size, VolumeId, record::LabelError};
 use crate::host::{Extent, HostError, IoError, LockTimeout, table::TableWriteError, timeout::TimeoutError};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error("there is no volume {id} on this node")]
-    NoSuchVolume { id: Uuid },
+    NoSuchVolume { id: VolumeId },
     #[error("{0}")]
     NoPlace(#[from] NoPlace),
     #[error("no disk of this node's pool is offered to {0}")]
@@ -28,31 +26,31 @@ pub enum PoolError {
     #[error("volume {name} exists with other properties: {why}")]
     Differs { name: String, why: String },
     #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
-    CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
+    CannotGrow { id: VolumeId, wanted: u64, growable_to: u64 },
     #[error("volume {id} is in use: {why}")]
-    InUse { id: Uuid, why: String },
+    InUse { id: VolumeId, why: String },
     #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
-    Found { id: Uuid },
+    Found { id: VolumeId },
     #[error("the disk {disk} of volume {id} {why}")]
-    DiskAway { id: Uuid, disk: DiskId, why: String },
+    DiskAway { id: VolumeId, disk: DiskId, why: String },
     #[error("the disks of this node were not read yet, and volume {id} may be on one of them")]
-    NotLookedAt { id: Uuid },
+    NotLookedAt { id: VolumeId },
     #[error(
         "the PoolVolumes of this node were not read yet, and volume {id} may be on a device for which the journal has \
          another record"
     )]
-    NotTold { id: Uuid },
+    NotTold { id: VolumeId },
     #[error("volume {id} cannot be used: {why}")]
-    Conflict { id: Uuid, why: String },
+    Conflict { id: VolumeId, why: String },
     #[error("the conflict of volume {id} cannot be settled: {why}")]
-    NotSettled { id: Uuid, why: String },
+    NotSettled { id: VolumeId, why: String },
     #[error(
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
-    NotDescribed { id: Uuid, disk: DiskId },
+    NotDescribed { id: VolumeId, disk: DiskId },
     /// Nobody sees anything of it before that is done.
     #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
-    BeingZeroed { id: Uuid, disk: DiskId, left: u64 },
+    BeingZeroed { id: VolumeId, disk: DiskId, left: u64 },
     /// It is still being worked on.
     #[error("disk {disk} has not answered yet")]
     Hangs {
@@ -150,7 +148,7 @@ pub enum StepError {
     #[error("an earlier state of the disk was restored meanwhile")]
     Earlier,
     #[error("somebody else wrote a label there meanwhile, for node {0}")]
-    Relabelled(String),
+    Relabelled(NodeName),
 }
 
 impl StepError {

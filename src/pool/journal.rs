@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::earlier::LastSeen;
 use crate::device::{
-    DiskId, HardwareId,
+    DiskId, HardwareId, VolumeId,
     duplicate::Identities,
     label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage},
     may_be_hardware,
@@ -54,7 +53,7 @@ pub struct Journal {
     /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last: their objects may
     /// still name it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub former: BTreeMap<DiskId, Vec<Uuid>>,
+    pub former: BTreeMap<DiskId, Vec<VolumeId>>,
     /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub identities: Identities,
@@ -79,21 +78,21 @@ pub struct KnownDisk {
     pub written: u64,
     /// All volumes that may be on it; `None`: an earlier version did not write them down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volumes: Option<BTreeSet<Uuid>>,
+    pub volumes: Option<BTreeSet<VolumeId>>,
     /// Those of them that no look has found there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub unseen: BTreeSet<Uuid>,
+    pub unseen: BTreeSet<VolumeId>,
 }
 
 impl KnownDisk {
     /// These may be on it as well, whatever a look found.
-    pub fn list(&mut self, others: impl IntoIterator<Item = Uuid>) {
+    pub fn list(&mut self, others: impl IntoIterator<Item = VolumeId>) {
         let volumes = self.volumes.get_or_insert_default();
         self.unseen.extend(others.into_iter().filter(|volume| volumes.insert(*volume)));
     }
 
     /// It is not on the disk.
-    pub fn strike(&mut self, volume: Uuid) {
+    pub fn strike(&mut self, volume: VolumeId) {
         self.unseen.remove(&volume);
         if let Some(volumes) = &mut self.volumes {
             volumes.remove(&volume);
@@ -158,7 +157,7 @@ impl LostClaim {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LostVolume {
-    pub id: Uuid,
+    pub id: VolumeId,
     pub set: SetRef,
     pub record: VolumeRecord,
 }
@@ -167,7 +166,7 @@ pub struct LostVolume {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BareVolume {
-    pub id: Uuid,
+    pub id: VolumeId,
     pub record: VolumeRecord,
     /// Its filesystem was begun: what is on the device may be a part of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -240,8 +239,8 @@ impl Journal {
     }
 
     /// A volume is not on that bare device.
-    pub fn part(&mut self, disk: &DiskId, volume: Uuid) {
-        if volume.is_nil() {
+    pub fn part(&mut self, disk: &DiskId, volume: VolumeId) {
+        if volume.uuid().is_nil() {
             // What was erased for nobody, as a person said.
             return;
         }
@@ -254,7 +253,7 @@ impl Journal {
     }
 
     /// The volume is on none of the disks with our label.
-    pub fn take_from_disks(&mut self, volume: Uuid) {
+    pub fn take_from_disks(&mut self, volume: VolumeId) {
         self.disks.values_mut().for_each(|known| known.strike(volume));
     }
 
@@ -318,7 +317,7 @@ mod tests {
 
     /// A journal with something in each of its fields.
     fn full() -> Journal {
-        let id = Uuid::from_u128(7);
+        let id = VolumeId::from_u128(7);
         let set = SetRef::new(SetName::new("n", "s"), "u");
         let record = VolumeRecord {
             name: "v".to_owned(),
@@ -372,7 +371,7 @@ mod tests {
             given_up: BTreeSet::from([DiskId::named("wwid-g")]),
             disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),
             let_go: BTreeSet::from([DiskId::named("gpt-1")]),
-            former: BTreeMap::from([(DiskId::named("dm-z"), vec![Uuid::from_u128(8)])]),
+            former: BTreeMap::from([(DiskId::named("dm-z"), vec![VolumeId::from_u128(8)])]),
             identities: BTreeMap::from([(DiskId::named("gpt-0"), identity)]),
         }
     }
@@ -395,7 +394,7 @@ mod tests {
 
     #[test]
     fn only_what_a_look_of_this_version_has_found_on_a_disk_counts_as_seen_there() {
-        let (found, begun) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let (found, begun) = (VolumeId::from_u128(1), VolumeId::from_u128(2));
         let text = r#"{"set": {"namespace": "n", "name": "s", "uid": "u"}, "layout": {"kind": "carved"}, "path": "/dev/sdx",
             "model": null, "size": 6, "volumes": ["00000000-0000-0000-0000-000000000001"]}"#;
         let mut known: KnownDisk = serde_json::from_str(text).expect("of an earlier version");

@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use uuid::Uuid;
-
 use super::error::StoreError;
 use super::journal::{BareClaim, JOURNAL, Journal, LostClaim};
 use crate::device::duplicate::Identities;
-use crate::device::{DiskId, HardwareId};
+use crate::device::{DiskId, HardwareId, VolumeId};
 use crate::host::{Host, chain};
 
 /// The journal, in memory and in its document.
@@ -34,7 +32,7 @@ pub struct JournalStore {
 #[derive(Default)]
 struct Making {
     /// Each with its disk.
-    now: BTreeSet<(DiskId, Uuid)>,
+    now: BTreeSet<(DiskId, VolumeId)>,
     /// How many were begun since the process began.
     begun: u64,
 }
@@ -279,7 +277,7 @@ impl JournalStore {
     pub fn part_bare<T>(
         &self,
         disk: &DiskId,
-        volume: Option<Uuid>,
+        volume: Option<VolumeId>,
         change: impl FnOnce(&mut BareClaim) -> T,
     ) -> Result<T, StoreError> {
         self.change(|journal| {
@@ -303,10 +301,10 @@ impl JournalStore {
 }
 
 /// The volumes that a device had, as its claim says and others do.
-fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Item = Uuid> + use<> {
+fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Item = VolumeId> + use<> {
     let of_claim = claim.and_then(|claim| Some(claim.volume.as_ref()?.id));
     let erasing = claim.and_then(|claim| Some(claim.erasing.as_ref()?.was));
-    let told: Vec<Uuid> = lost.iter().flat_map(|lost| lost.volumes()).map(|volume| volume.id).collect();
+    let told: Vec<VolumeId> = lost.iter().flat_map(|lost| lost.volumes()).map(|volume| volume.id).collect();
     of_claim.into_iter().chain(erasing).chain(told)
 }
 

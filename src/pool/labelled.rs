@@ -21,7 +21,7 @@ use super::plan::{PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::{
-    DiskId,
+    DiskId, VolumeId,
     duplicate::stable_hardware_id,
     label::{Label, SetRef, VolumeUsage},
 };
@@ -175,7 +175,7 @@ impl LabelledDisk {
         shown.content.volumes().map(|volume| shown.view(&self.id, &volume)).collect()
     }
 
-    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+    pub fn view(&self, id: VolumeId) -> Option<VolumeView> {
         let shown = self.shown();
         let volume = shown.content.volume(id)?;
         Some(shown.view(&self.id, &volume))
@@ -325,12 +325,12 @@ impl LabelledState {
         self.disk()?.to_zero(|content| create(content, site, volume))
     }
 
-    pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
+    pub fn expand(&mut self, id: VolumeId, required: u64) -> Result<(), ApplyError> {
         self.disk()?.change(|content| expand(content, id, required))
     }
 
     /// What must be zeroed before that.
-    pub fn unzeroed_for_expand(&mut self, id: Uuid, required: u64) -> Result<ExtentSet, ApplyError> {
+    pub fn unzeroed_for_expand(&mut self, id: VolumeId, required: u64) -> Result<ExtentSet, ApplyError> {
         self.disk()?.to_zero(|content| expand(content, id, required))
     }
 

@@ -15,8 +15,8 @@ use super::labelled::LabelledDisk;
 use super::plan::{adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id, grown};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
-use crate::device::DiskId;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
+use crate::device::{DiskId, VolumeId};
 use crate::host::{KernelName, RawDisk};
 
 /// A member of the pool.
@@ -66,7 +66,7 @@ impl Member {
         }
     }
 
-    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+    pub fn view(&self, id: VolumeId) -> Option<VolumeView> {
         match self {
             Self::Labelled(member) => member.view(id),
             Self::Bare(member) => member.view().filter(|view| view.id == id),
@@ -110,7 +110,7 @@ impl Member {
         }
     }
 
-    pub fn delete(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn delete(&self, id: VolumeId) -> Result<(), PoolError> {
         let policy = self.rule().map_or(ErasePolicy::default(), |rule| rule.erase);
         match self {
             Self::Labelled(member) => {
@@ -139,7 +139,7 @@ impl Member {
     }
 
     /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
-    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn begin_format(&self, id: VolumeId) -> Result<(), PoolError> {
         match self {
             Self::Labelled(_) => Ok(()),
             Self::Bare(member) => Ok(member.begin_format(id)?),
@@ -158,14 +158,14 @@ impl Member {
         }
     }
 
-    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+    pub fn mark_grown(&self, id: VolumeId, size: u64) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
         }
     }
 
-    pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn adopt_volume(&self, id: VolumeId) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
@@ -173,7 +173,7 @@ impl Member {
     }
 
     /// The journal describes what is on a bare device.
-    pub fn describe_volume(&self, id: Uuid, record: &VolumeRecord) -> Result<(), PoolError> {
+    pub fn describe_volume(&self, id: VolumeId, record: &VolumeRecord) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| describe_volume(content, id, record))?)
@@ -182,7 +182,7 @@ impl Member {
         }
     }
 
-    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn disown_volume(&self, id: VolumeId) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
@@ -192,7 +192,13 @@ impl Member {
     }
 
     /// Makes one of several volumes of an id another one. The journal has the fresh id before the disk has.
-    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str, journal: &JournalStore) -> Result<(), PoolError> {
+    pub fn give_other_id(
+        &self,
+        id: VolumeId,
+        fresh: VolumeId,
+        name: &str,
+        journal: &JournalStore,
+    ) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => {
                 let (begun, done) = {

@@ -49,5 +49,5 @@ pub use layout::{data_area, places};
 pub use member::Member;
 pub use member::room::Attempt;
 pub use plan::{NewLabel, PlannedVolume, Site, relabel};
-pub use request::{Change, CreateRequest, Selector, WantedUsage, difference, id_of_name};
+pub use request::{Change, CreateRequest, Selector, WantedUsage, difference};
 pub use view::{DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};

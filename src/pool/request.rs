@@ -3,22 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use uuid::Uuid;
-
 use crate::claim::Rule;
 use crate::device::{
-    SetName,
+    SetName, VolumeId,
     label::{VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
-
-/// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.
-const NAMESPACE: Uuid = Uuid::from_u128(0x3c1e_6e0e_6f5b_4f0c_9d3a_6c6f_6361_6c70);
-
-/// The id of the volume of that name.
-pub fn id_of_name(csi_name: &str) -> Uuid {
-    Uuid::new_v5(&NAMESPACE, csi_name.as_bytes())
-}
 
 /// Which disks a request may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +40,7 @@ impl WantedUsage {
 /// A volume that is asked for.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
-    pub id: Uuid,
+    pub id: VolumeId,
     /// The full CSI name.
     pub name: String,
     pub required: u64,

@@ -5,14 +5,13 @@ use uuid::Uuid;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
-use super::request::id_of_name;
 use super::view::{Standing, VolumeView};
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 
 /// How a conflict is settled: nothing is erased by that.
 #[derive(Clone)]
 pub struct Settlement {
-    id: Uuid,
+    id: VolumeId,
     pub kept: VolumeView,
     pub aside: Vec<Aside>,
 }
@@ -22,7 +21,7 @@ pub struct Settlement {
 pub struct Aside {
     member: Member,
     pub was: VolumeView,
-    pub id: Uuid,
+    pub id: VolumeId,
     pub name: String,
 }
 
@@ -32,7 +31,7 @@ const NAME_PART: usize = 100;
 impl Pool {
     /// What keeping the volume on disk `keep` means for the other disks that have it. All of them must be here: what
     /// is on one that is away cannot be changed.
-    pub fn settlement(&self, id: Uuid, keep: &DiskId) -> Result<Settlement, PoolError> {
+    pub fn settlement(&self, id: VolumeId, keep: &DiskId) -> Result<Settlement, PoolError> {
         let refused = |why: String| PoolError::NotSettled { id, why };
         let (kept, others): (Vec<_>, Vec<_>) = self.all_of(id).into_iter().partition(|(member, _)| member.id() == keep);
         let (_, kept) = kept.into_iter().next().ok_or_else(|| {
@@ -49,7 +48,7 @@ impl Pool {
             let fresh = Uuid::new_v4().simple().to_string();
             let name: String = was.record.iter().flat_map(|record| record.name.chars()).take(NAME_PART).collect();
             let name = format!("{name}-aside-{}", &fresh[..8]);
-            Aside { member, was, id: id_of_name(&name), name }
+            Aside { member, was, id: VolumeId::of_name(&name), name }
         });
         Ok(Settlement { id, kept, aside: aside.collect() })
     }

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use uuid::Uuid;
-
 use super::journal::KnownDisk;
-use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
+use crate::device::{DiskId, VolumeId};
 
 /// Whether a member can be used, in words for people where it cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +32,7 @@ impl Standing {
 /// A volume as the rest of the product sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeView {
-    pub id: Uuid,
+    pub id: VolumeId,
     /// `None`: the label does not describe it; it can be found and kept, but not used.
     pub record: Option<VolumeRecord>,
     /// Bytes.
@@ -108,7 +106,7 @@ pub struct Unasked {
     /// Goes on after its name: `is missing`.
     pub why: String,
     /// Volumes that are or may be on it.
-    pub listed: BTreeSet<Uuid>,
+    pub listed: BTreeSet<VolumeId>,
     pub knowledge: Knowledge,
 }
 

@@ -6,16 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use uuid::Uuid;
-
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
 use super::view::{Doubt, Knowledge, Standing, Unasked, VolumeView};
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 
 impl Unasked {
-    fn error(self, id: Uuid) -> PoolError {
+    fn error(self, id: VolumeId) -> PoolError {
         let Self { disk, why, listed: _, knowledge } = self;
         let way_out = match knowledge {
             Knowledge::Whole | Knowledge::Part => format!("bring the disk back, or {}", give_up(&disk)),
@@ -43,22 +41,22 @@ impl Pool {
         views
     }
 
-    pub fn volume(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+    pub fn volume(&self, id: VolumeId) -> Result<VolumeView, PoolError> {
         self.find(id).map(|(_, view)| view)
     }
 
     /// A volume that may be used: described, not waiting for adoption, on a disk that is here.
-    pub fn usable(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+    pub fn usable(&self, id: VolumeId) -> Result<VolumeView, PoolError> {
         self.find_usable(id).map(|(_, view)| view)
     }
 
     /// One that is in conflict says so in its view.
-    pub(super) fn find(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+    pub(super) fn find(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
         self.all_of(id).into_iter().next().ok_or(PoolError::NoSuchVolume { id })
     }
 
     /// The one volume of that id.
-    pub(super) fn find_sound(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+    pub(super) fn find_sound(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
         let (member, view) = self.find(id)?;
         match view.conflict.clone() {
             Some(why) => Err(PoolError::Conflict { id, why }),
@@ -66,7 +64,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn find_usable(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+    pub(super) fn find_usable(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
         let found = self.find_sound(id);
         if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
             self.is_nowhere_else(id)?;
@@ -106,14 +104,14 @@ impl Pool {
 
     /// Why a volume that no disk here has may not be made: it may be on a disk that cannot be asked. A disk of which
     /// nothing is known keeps no new volume waiting; should both have it, they are in conflict.
-    pub(super) fn may_be_made(&self, id: Uuid) -> Result<(), PoolError> {
+    pub(super) fn may_be_made(&self, id: VolumeId) -> Result<(), PoolError> {
         self.is_nowhere_else(id)?;
         let unasked = self.unasked().into_iter().find(|one| one.listed.contains(&id));
         unasked.map_or(Ok(()), |one| Err(one.error(id)))
     }
 
     /// A volume that no disk here has is on none that the journal should know, and does not.
-    pub(super) fn is_nowhere_else(&self, id: Uuid) -> Result<(), PoolError> {
+    pub(super) fn is_nowhere_else(&self, id: VolumeId) -> Result<(), PoolError> {
         self.journal().sound()?;
         let lost = self.journal().lost().into_iter();
         let mut on = lost.filter(|(_, claim)| claim.volumes().any(|volume| volume.id == id));
@@ -134,7 +132,7 @@ impl Pool {
     }
 
     /// Why a volume that no disk here has may not be called deleted.
-    pub fn may_be_called_deleted(&self, id: Uuid) -> Result<(), PoolError> {
+    pub fn may_be_called_deleted(&self, id: VolumeId) -> Result<(), PoolError> {
         if !self.is_looked_at() {
             return Err(PoolError::NotLookedAt { id });
         }
@@ -148,7 +146,7 @@ impl Pool {
     }
 
     /// What is not known of a volume that no disk here has, and that was `told` to be on that disk.
-    pub fn doubt(&self, id: Uuid, told: Option<&DiskId>) -> Doubt {
+    pub fn doubt(&self, id: VolumeId, told: Option<&DiskId>) -> Doubt {
         if let Err(error) = self.may_be_made(id) {
             return Doubt::Of(error.to_string());
         }
@@ -174,7 +172,7 @@ impl Pool {
 
     /// Says of each volume that is on several disks, or may be, that nobody knows which of them is right.
     pub(super) fn mark_conflicts(&self, views: &mut [VolumeView]) {
-        let mut disks = BTreeMap::<Uuid, Vec<(DiskId, Option<String>)>>::new();
+        let mut disks = BTreeMap::<VolumeId, Vec<(DiskId, Option<String>)>>::new();
         for view in views.iter() {
             disks.entry(view.id).or_default().push((view.disk.clone(), view.standing.why_away()));
         }
@@ -193,7 +191,7 @@ impl Pool {
     }
 
     /// The views of one volume, each with its member: of a sound one there is one.
-    pub(super) fn all_of(&self, id: Uuid) -> Vec<(Member, VolumeView)> {
+    pub(super) fn all_of(&self, id: VolumeId) -> Vec<(Member, VolumeView)> {
         let found = self.members().into_iter().filter_map(|member| member.view(id).map(|view| (member, view)));
         let (members, mut views): (Vec<Member>, Vec<VolumeView>) = found.unzip();
         if !views.is_empty() {
@@ -203,7 +201,7 @@ impl Pool {
     }
 }
 
-fn words(id: Uuid, disks: &[(DiskId, Option<String>)]) -> String {
+fn words(id: VolumeId, disks: &[(DiskId, Option<String>)]) -> String {
     let on = |(disk, away): &(DiskId, Option<String>)| match away {
         Some(why) => format!("{disk}, which {why}"),
         None => disk.to_string(),

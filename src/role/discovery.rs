@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::{Interest, observe};
 use crate::csi::{client, proto::agent::WatchRequest};
-use crate::device::Owner;
+use crate::device::{NodeName, Owner};
 use crate::host::{DeviceEvents, FileWatch, HostError, Roots, StateDir, chain};
 use crate::operator;
 use crate::operator::{discovery::Reporter, node::cluster_uid};
@@ -34,7 +34,7 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 /// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct DiscoverySettings {
-    pub node: String,
+    pub node: NodeName,
     pub state_dir: PathBuf,
     pub namespace: String,
     pub resync: Duration,

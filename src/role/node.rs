@@ -24,7 +24,7 @@ use crate::csi::{
     proto::{agent::agent_server::AgentServer, identity_server::IdentityServer, node_server::NodeServer},
     registration, server,
 };
-use crate::device::Owner;
+use crate::device::{NodeName, Owner};
 use crate::health::Board;
 use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::operator;
@@ -42,7 +42,7 @@ const CLUSTER_RETRY_AT_MOST: Duration = Duration::from_secs(30);
 /// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    pub node: String,
+    pub node: NodeName,
     pub state_dir: PathBuf,
     pub kubelet_dir: PathBuf,
     pub http: SocketAddr,
@@ -60,7 +60,7 @@ pub fn run(settings: NodeSettings) -> Result<()> {
 }
 
 /// kubelet makes the name the value of a label of the Node, and refuses a driver whose name is no valid value.
-fn check_name(node: &str) -> Result<()> {
+fn check_name(node: &NodeName) -> Result<()> {
     let length = node.len();
     ensure!(
         length <= LONGEST_NAME,
@@ -122,7 +122,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board);
     let csi = services(&calls, readiness, volumes, settings.max_volumes);
     let looks = Looks { looked, stop: stop.clone() };
-    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all);
+    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_for_service);
     let served = sockets(&settings, csi, Routes::new(AgentServer::new(own)), &stop)?;
     let web = async { web.await?.context("serving HTTP") };
     let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
@@ -198,7 +198,7 @@ fn sockets(
     let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
     let csi_socket = server::bind(&csi_path)?;
     let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
-    tracing::info!(socket = %csi_path.display(), node, "serving CSI");
+    tracing::info!(socket = %csi_path.display(), node = node.as_str(), "serving CSI");
     Ok(async move {
         let sockets = tokio::try_join!(
             server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_node_whose_name_is_too_long_for_its_label_is_refused_in_words() {
-        assert!(check_name(&"n".repeat(63)).is_ok());
-        let refused = check_name(&format!("{}.example", "n".repeat(63))).expect_err("too long").to_string();
+        assert!(check_name(&"n".repeat(63).into()).is_ok());
+        let refused = check_name(&format!("{}.example", "n".repeat(63)).into()).expect_err("too long").to_string();
         assert!(refused.contains("71 characters") && refused.contains("topology.localpool.dev/node"), "{refused}");
     }
 }

@@ -106,7 +106,7 @@ mod tests {
 
     fn agent(mut on_pass: impl FnMut() + Send + 'static) -> (Stops, AgentThread) {
         let host: Arc<dyn Host> = Arc::new(FakeHost::default());
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller).expect("a pool"));
         let agent = Reconciler::new(host, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| on_pass());

@@ -11,7 +11,7 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
 use crate::claim::Rejection;
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::host::KernelName;
 use crate::operator::node::PassSummary;
 use crate::pool::{DiskView, Standing};
@@ -20,7 +20,7 @@ use crate::pool::{DiskView, Standing};
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
 /// The node's name, and what the last pass saw, if there was one.
-type NodeSource = (String, Receiver<Option<Arc<PassSummary>>>);
+type NodeSource = (NodeName, Receiver<Option<Arc<PassSummary>>>);
 
 const FIGURES: [Figure; 10] = [
     ("disks", "Disks of this node that the set has, including missing ones.", |counts| counts.disks),
@@ -83,21 +83,21 @@ impl SetMetrics {
     }
 
     /// Reports what `seen` has from now on.
-    pub fn watch(&self, node: &str, seen: Receiver<Option<Arc<PassSummary>>>) {
-        let _ = self.source.set((node.to_owned(), seen));
+    pub fn watch(&self, node: &NodeName, seen: Receiver<Option<Arc<PassSummary>>>) {
+        let _ = self.source.set((node.clone(), seen));
     }
 
     pub fn read(&self, disks: &[DiskView]) {
         let Some((node, seen)) = self.source.get() else { return };
         let Some(seen) = seen.borrow().clone() else { return };
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.discovered.with_label_values(&[node]).set(number(seen.links.len()));
+        self.discovered.with_label_values(&[node.as_str()]).set(number(seen.links.len()));
         let sets = count(disks, &seen);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not reported any more.
             gauges.reset();
             for (SetName { namespace, name }, counts) in &sets {
-                gauges.with_label_values(&[node, namespace, name]).set(number(figure(counts)));
+                gauges.with_label_values(&[node.as_str(), namespace, name]).set(number(figure(counts)));
             }
         }
     }
@@ -218,7 +218,7 @@ mod tests {
     fn a_set_that_is_gone_is_not_told_of_any_more() {
         let metrics = SetMetrics::new(&Registry::new()).expect("fresh names");
         let (see, looked) = watch::channel(Some(Arc::new(seen())));
-        metrics.watch("n", looked);
+        metrics.watch(&"n".into(), looked);
         metrics.read(&[disk("a", "fast", Standing::Ready)]);
         let families = || metrics.figures.iter().map(|gauges| prometheus::core::Collector::collect(gauges)[0].clone());
         let told = || families().map(|family| family.get_metric().len()).sum::<usize>();

@@ -21,7 +21,7 @@ use crate::csi::{
     },
     server,
 };
-use crate::device::Owner;
+use crate::device::{NodeName, Owner};
 use crate::health::Board;
 use crate::host::{DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::pool::{Pool, Workers};
@@ -33,7 +33,7 @@ pub struct StandaloneSettings {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
     pub sets: PathBuf,
-    pub node: String,
+    pub node: NodeName,
     pub min_age: Duration,
     pub max_volumes: i64,
 }
@@ -46,7 +46,7 @@ pub fn run(settings: StandaloneSettings) -> Result<()> {
 }
 
 /// A bad document does not affect the others; a file that cannot be read prevents the start.
-fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
+fn read_sets(path: &Path, node: &NodeName) -> Result<Vec<Rule>> {
     let documents = sets::documents(path).context("--sets")?;
     let (rules, errors) = sets::read(&documents, node);
     for error in &errors {
@@ -101,8 +101,9 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_all)));
-    tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
+    let own =
+        Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_for_service)));
+    tracing::info!(socket = %settings.socket.display(), node = settings.node.as_str(), "serving CSI");
 
     let both = async {
         let sockets = tokio::try_join!(

@@ -30,16 +30,23 @@ impl Format {
     }
 }
 
-impl std::str::FromStr for Format {
-    type Err = String;
+/// A text that names no output format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not an output format: use table, wide, json or yaml")]
+pub struct UnknownFormat {
+    given: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         match text {
             "" | "table" => Ok(Self::Table),
             "wide" => Ok(Self::Wide),
             "json" => Ok(Self::Json),
             "yaml" => Ok(Self::Yaml),
-            other => Err(format!("{other:?} is not an output format: use table, wide, json or yaml")),
+            other => Err(UnknownFormat { given: other.to_owned() }),
         }
     }
 }

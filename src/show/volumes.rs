@@ -8,7 +8,6 @@ use super::devices::{Format, ShowError};
 use crate::device::{Size, label::VolumeUsage};
 use crate::health::{Condition, Finding};
 use crate::pool::VolumeView;
-use crate::volume::VolumeId;
 
 /// One volume for programs. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,7 +47,7 @@ impl VolumeRow {
             None => "unknown",
         };
         Self {
-            id: VolumeId::from(view.id).to_string(),
+            id: view.id.to_string(),
             name: view.record.as_ref().map(|record| record.name.clone()).unwrap_or_default(),
             state,
             size: view.size,
@@ -110,6 +109,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::device::VolumeId;
     use crate::device::{
         DiskId, SetName,
         label::{SetRef, VolumeRecord},
@@ -128,7 +128,7 @@ mod tests {
             found,
         };
         VolumeView {
-            id: VolumeId::of_name(name).uuid(),
+            id: VolumeId::of_name(name),
             record: Some(record),
             size: 1 << 30,
             formatted: true,

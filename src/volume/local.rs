@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::error::Error;
-use super::id::VolumeId;
 use super::locks::VolumeLocks;
 use super::port::{Nodes, Volume, VolumeRequest, Volumes};
+use crate::device::{NodeName, VolumeId};
 use crate::health::Board;
 use crate::host::chain;
 use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
@@ -76,7 +76,7 @@ impl Volumes for LocalVolumes {
         let health = self.health.clone();
         self.locked(id, come_back, move |pool| {
             let VolumeRequest { name, required, limit, usage, parameters, selector, nodes: _, timeout: _ } = wanted;
-            let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
+            let request = CreateRequest { id, name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
             Ok(volume(pool, &health, &view))
         })
@@ -85,7 +85,7 @@ impl Volumes for LocalVolumes {
 
     async fn delete(&self, id: VolumeId) -> Result<(), Error> {
         self.locked(id, come_back, move |pool| {
-            pool.delete(id.uuid())?;
+            pool.delete(id)?;
             pool.kick();
             Ok(())
         })
@@ -95,14 +95,14 @@ impl Volumes for LocalVolumes {
     async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
         let health = self.health.clone();
         self.locked(id, Error::from, move |pool| {
-            pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &health, &view))
+            pool.expand(id, required, limit).map(|view| volume(pool, &health, &view))
         })
         .await
     }
 
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
         let (pool, health) = (Arc::clone(&self.pool), self.health.clone());
-        blocking(move || Ok(pool.volume(id.uuid()).ok().map(|view| volume(&pool, &health, &view)))).await
+        blocking(move || Ok(pool.volume(id).ok().map(|view| volume(&pool, &health, &view)))).await
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
@@ -120,7 +120,7 @@ impl Volumes for LocalVolumes {
         &self,
         selector: Selector,
         usage: Option<WantedUsage>,
-        node: Option<String>,
+        node: Option<NodeName>,
     ) -> Result<Capacity, Error> {
         let pool = Arc::clone(&self.pool);
         blocking(move || match node.is_none_or(|node| node == pool.owner().node) {
@@ -139,7 +139,7 @@ impl Volumes for LocalVolumes {
 
 fn volume(pool: &Pool, health: &Board, view: &VolumeView) -> Volume {
     Volume {
-        id: VolumeId::from(view.id),
+        id: view.id,
         name: view.record.as_ref().map(|r| r.name.clone()).unwrap_or_default(),
         size: view.size,
         usage: view.record.as_ref().map(|r| r.usage),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::Error;
-use super::id::VolumeId;
+use crate::device::VolumeId;
 
 /// The volumes with an operation under way.
 #[derive(Clone, Default)]

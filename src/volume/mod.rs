@@ -16,7 +16,6 @@
 //! ```
 
 mod error;
-mod id;
 mod local;
 mod locks;
 mod node;
@@ -24,8 +23,8 @@ mod port;
 mod publish;
 mod request;
 
+pub use crate::device::VolumeId;
 pub use error::Error;
-pub use id::VolumeId;
 pub use local::LocalVolumes;
 pub use locks::{VolumeGuard, VolumeLocks};
 pub use node::NodeVolumes;

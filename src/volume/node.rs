@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use self::work::{AfterUnmount, Work};
 use super::error::Error;
-use super::id::VolumeId;
 use super::local::blocking;
 use super::locks::VolumeLocks;
 use super::publish::checked_path;
 use super::request::{PublishRequest, StageRequest, Stats};
+use crate::device::{NodeName, VolumeId};
 use crate::health::Board;
 use crate::host::Host;
 use crate::pool::Pool;
@@ -47,7 +47,7 @@ impl NodeVolumes {
         Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool), health: self.health.clone() }
     }
 
-    pub fn node_name(&self) -> &str {
+    pub fn node_name(&self) -> &NodeName {
         &self.pool.owner().node
     }
 

@@ -5,8 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::error::Error;
-use super::id::VolumeId;
-use crate::device::label::VolumeUsage;
+use crate::device::{NodeName, VolumeId, label::VolumeUsage};
 use crate::health::Condition;
 use crate::pool::{Capacity, Selector, WantedUsage};
 
@@ -47,7 +46,7 @@ pub trait Volumes: Send + Sync + 'static {
         &self,
         selector: Selector,
         usage: Option<WantedUsage>,
-        node: Option<String>,
+        node: Option<NodeName>,
     ) -> impl Future<Output = Result<Capacity, Error>> + Send;
 }
 
@@ -73,9 +72,9 @@ pub enum Nodes {
     #[default]
     Any,
     /// In order of preference, and nowhere else.
-    Preferred(Vec<String>),
+    Preferred(Vec<NodeName>),
     /// On any one of these.
-    AnyOf(Vec<String>),
+    AnyOf(Vec<NodeName>),
 }
 
 /// A volume, as the edges see it.
@@ -88,7 +87,7 @@ pub struct Volume {
     /// `None` if the volume has lost its description.
     pub usage: Option<VolumeUsage>,
     /// The node whose disk it is on.
-    pub node: String,
+    pub node: NodeName,
     /// Waits for adoption: never listed or published.
     pub found: bool,
     pub condition: Condition,

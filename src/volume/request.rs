@@ -1,7 +1,7 @@
 //! Requests to the node's side of a volume, and its answers.
 
-use super::id::VolumeId;
 use super::publish::AccessType;
+use crate::device::VolumeId;
 use crate::health::Condition;
 use crate::host::{FsUsage, TargetAccess};
 

@@ -39,11 +39,11 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     node.pool().nudge();
     tap.waited_at().await;
     // As the verb does.
-    assert_eq!(node.pool().adopt_volume(id.uuid()).expect("found"), Change::Done);
+    assert_eq!(node.pool().adopt_volume(id).expect("found"), Change::Done);
     node.pool().nudge();
     tap.set_open(true);
     stage.see(id, "usable", is_in(Phase::Ready)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    node.pool().usable(id.uuid()).expect("it stays so");
+    node.pool().usable(id).expect("it stays so");
     node.kill().await;
 }

@@ -239,5 +239,5 @@ pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
 }
 
 pub fn on(node: &str) -> Nodes {
-    Nodes::Preferred(vec![node.to_owned()])
+    Nodes::Preferred(vec![node.into()])
 }

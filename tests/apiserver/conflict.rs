@@ -36,7 +36,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     node.host.add_disk("fake1", &format!("SECOND-{name}"), geometry);
     node.run(&cluster.client);
     let request = CreateRequest {
-        id: id.uuid(),
+        id,
         name: pvc.clone(),
         required: 100 * MIB,
         limit: None,
@@ -66,7 +66,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     let refused = stage.volumes.create(wish).await.expect_err("which of them?");
     assert!(matches!(&refused, Error::Precondition(words) if words.contains("volume settle")), "{refused:?}");
 
-    let settle = Verb::SettleVolume { volume: id.uuid(), keep: "/dev/fake1".to_owned(), run: Run::Real };
+    let settle = Verb::SettleVolume { volume: id, keep: "/dev/fake1".to_owned(), run: Run::Real };
     let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
     let settled = tokio::task::spawn_blocking(move || agent_handle.verb(settle)).await.expect("it ends");
     settled.expect("it runs").expect("a person says so");

@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
 use localpool::device::FactValue;
+use localpool::device::NodeName;
 use localpool::operator::discovery::{Reporter, result_name};
 use localpool::show::DeviceRow;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
 
 async fn found(
     results: &Results,
-    node: &str,
+    node: &NodeName,
     what: &str,
     holds: impl Fn(&LocalVolumeDiscoveryResult) -> bool,
 ) -> LocalVolumeDiscoveryResult {
@@ -53,7 +54,7 @@ fn devices(result: &LocalVolumeDiscoveryResult) -> &[DiscoveredDevice] {
 #[tokio::test]
 async fn a_result_is_written_only_when_something_changed_and_made_again_where_it_was_changed_or_deleted() {
     let cluster = cluster!(shared);
-    let (space, node) = (namespace(&cluster.client).await, unique("worker"));
+    let (space, node) = (namespace(&cluster.client).await, NodeName::from(unique("worker")));
     let results: Results = Api::namespaced(cluster.client.clone(), &space);
     let (rows, watched) = watch::channel(None);
     let reporter = Reporter {
@@ -68,7 +69,7 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
     let first = found(&results, &node, "two devices", |result| devices(result).len() == 2).await;
     assert_eq!(first.spec.node_name, node);
     for label in ["local.storage.openshift.io/discovery-node", "discovery-result-node"] {
-        assert_eq!(first.labels().get(label), Some(&node));
+        assert_eq!(first.labels().get(label), Some(&node.to_string()));
     }
     assert!(first.owner_references().is_empty(), "it stays when discovery goes");
     let states: Vec<_> = devices(&first).iter().map(|device| device.status.state).collect();
@@ -106,7 +107,7 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
 #[tokio::test]
 async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
     let cluster = cluster!(shared);
-    let (space, node) = (namespace(&cluster.client).await, unique("n".repeat(200).as_str()));
+    let (space, node) = (namespace(&cluster.client).await, NodeName::from(unique("n".repeat(200).as_str())));
     let results: Results = Api::namespaced(cluster.client.clone(), &space);
     let model = "evil\u{1b}[2J\u{0}\u{fffd}\n\"".to_owned() + &"é".repeat(40);
     let many = |n: u32| {
@@ -217,7 +218,7 @@ fn root() -> bool {
     root
 }
 
-async fn has(results: &Results, node: &str, what: &str, disk: &Loop, state: DeviceState) -> DiscoveredDevice {
+async fn has(results: &Results, node: &NodeName, what: &str, disk: &Loop, state: DeviceState) -> DiscoveredDevice {
     let of = |result: &LocalVolumeDiscoveryResult| {
         devices(result)
             .iter()
@@ -233,7 +234,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     if !root() {
         return;
     }
-    let (space, node) = (namespace(&cluster.client).await, unique("worker"));
+    let (space, node) = (namespace(&cluster.client).await, NodeName::from(unique("worker")));
     let results: Results = Api::namespaced(cluster.client.clone(), &space);
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_owned();

@@ -74,14 +74,14 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
             }
         };
         tokio::time::timeout(PATIENCE, other).await.expect("other volumes are not held up");
-        assert!(node.pool().volume(id.uuid()).is_err(), "it was made on the other disk");
+        assert!(node.pool().volume(id).is_err(), "it was made on the other disk");
         node.host.plug("fake7", &format!("fake{away}-{name}"), platter);
         node.pool().nudge();
         named
     };
     let (made, named) = tokio::join!(stage.volumes.create(wish), scenario);
     made.expect("its disk is back");
-    assert_eq!(node.pool().usable(id.uuid()).expect("usable").disk.as_str(), named);
+    assert_eq!(node.pool().usable(id).expect("usable").disk.as_str(), named);
     node.kill().await;
 }
 
@@ -99,11 +99,11 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     offers(&stage, &name, 500).await;
     make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
     let id = VolumeId::of_name(&pvc);
-    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    let disk = node.pool().usable(id).expect("usable").disk;
     node.host.unplug("fake0");
     node.pool().nudge();
     // If the agent has not seen it yet, it would delete the volume on that disk.
-    while node.pool().usable(id.uuid()).is_ok() {
+    while node.pool().usable(id).is_ok() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let deleting = async {
@@ -139,7 +139,7 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
     offers(stage, &name, 500).await;
     make(stage, label, &pvc, on(&name), 10).await.expect("made");
     let id = VolumeId::of_name(&pvc);
-    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    let disk = node.pool().usable(id).expect("usable").disk;
     stage.persistent(&pvc, id, &name).await;
     stage.persistent_is(&pvc, "Released").await;
     let before = object(stage, id, |object| phase(object) == Phase::Ready).await;
@@ -182,7 +182,7 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
     let ((), mut node) = tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) })
         .await
         .unwrap_or_else(|_| panic!("{end:?}: it is not let go"));
-    assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err(), "{end:?}");
+    assert!(stage.is_gone(id).await && node.pool().volume(id).is_err(), "{end:?}");
     assert_eq!(platter.content() == content, end == End::GivenUp, "{end:?}");
     node.kill().await;
 }

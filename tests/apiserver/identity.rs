@@ -43,7 +43,7 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
     let mut node = SimNode::start(&stage, &name, &label, 1024).await;
     offers(&stage, &name, 1000).await;
     let id = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
-    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    let disk = node.pool().usable(id).expect("usable").disk;
     let old = node.host.platter("fake0").expect("a disk");
     node.kill().await;
     let content = old.content();
@@ -57,7 +57,7 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
     let is_member = |node: &SimNode| node.pool().members().iter().any(|member| *member.id() == disk);
     let is_left = |node: &SimNode| {
         assert!(!is_member(node), "it was taken: {:?}", node.pool().disk_views());
-        assert!(node.pool().usable(id.uuid()).is_err(), "its volume is used");
+        assert!(node.pool().usable(id).is_err(), "its volume is used");
         assert!(old.content() == content, "it was written");
     };
     is_left(&node);
@@ -72,7 +72,7 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
     is_left(&node);
     adopt(&node, Run::Real).await;
     let taken = async {
-        while !is_member(&node) || node.pool().volume(id.uuid()).is_err() {
+        while !is_member(&node) || node.pool().volume(id).is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

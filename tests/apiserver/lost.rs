@@ -76,7 +76,7 @@ async fn a_volume_that_is_younger_than_a_journal_that_was_put_back_is_left_until
     assert_eq!(platter.write_count(), writes);
 
     let keep = "/dev/fake0".to_owned();
-    done(&node, Verb::SettleVolume { volume: second.uuid(), keep, run: Run::Real }).await;
+    done(&node, Verb::SettleVolume { volume: second, keep, run: Run::Real }).await;
     stage.known(|caches| caches.volumes.get(&object).is_none_or(|it| !says(&it, "localpool volume settle"))).await;
     stage.volumes.delete(second).await.expect("as any other");
     offers(&stage, &node.name, 60).await;

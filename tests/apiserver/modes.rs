@@ -61,13 +61,13 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
         wish
     };
     let largest = async |node: &SimNode| {
-        let room = stage.volumes.capacity(selector.clone(), None, Some(node.name.clone())).await;
+        let room = stage.volumes.capacity(selector.clone(), None, Some(node.name.as_str().into())).await;
         room.expect("an answer").largest
     };
     let mount = WantedUsage::Mount(None);
 
     // If the choice is the controller's, it never takes a node that cannot serve it.
-    for nodes in [Nodes::Any, Nodes::AnyOf(vec![raw.name.clone(), files.name.clone()])] {
+    for nodes in [Nodes::Any, Nodes::AnyOf(vec![raw.name.as_str().into(), files.name.as_str().into()])] {
         let made = stage.volumes.create(wish(nodes, mount)).await.expect("there is room");
         assert_eq!(made.node, files.name);
     }

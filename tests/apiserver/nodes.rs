@@ -89,13 +89,13 @@ async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_a
     let first = unique("pvc");
     let made = make(&stage, &label, &first, on(&a), 600).await.expect("there is room");
     assert_eq!((made.node.as_str(), made.size), (a.as_str(), 600 * MIB));
-    assert!(nodes[0].pool().volume(made.id.uuid()).is_ok(), "it is on the disk of the node");
+    assert!(nodes[0].pool().volume(made.id).is_ok(), "it is on the disk of the node");
 
     let second = unique("pvc");
     let full = make(&stage, &label, &second, on(&a), 600).await.expect_err("no room on that node");
     assert!(matches!(&full, Error::Exhausted(words) if words.contains(&a)), "{full:?}");
     assert!(stage.is_gone(VolumeId::of_name(&second)).await, "the refused object was withdrawn");
-    let elsewhere = Nodes::Preferred(vec![a.clone(), b.clone()]);
+    let elsewhere = Nodes::Preferred(vec![a.as_str().into(), b.as_str().into()]);
     let made = make(&stage, &label, &second, elsewhere, 600).await.expect("there is room on the other");
     assert_eq!(made.node, b);
 
@@ -103,7 +103,7 @@ async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_a
     offering_so_much(&stage, &a, |largest| largest < 600 * MIB).await;
     stage.volumes.delete(VolumeId::of_name(&first)).await.expect("deleted");
     assert!(stage.is_gone(VolumeId::of_name(&first)).await);
-    assert!(nodes[0].pool().volume(VolumeId::of_name(&first).uuid()).is_err(), "and from its disk");
+    assert!(nodes[0].pool().volume(VolumeId::of_name(&first)).is_err(), "and from its disk");
     offers(&stage, &a, 1000).await;
     make(&stage, &label, &unique("pvc"), on(&a), 900).await.expect("the space is free again");
     for node in &mut nodes {
@@ -169,7 +169,7 @@ async fn objects_that_are_deleted_by_hand_come_back_from_the_disk_and_nothing_is
         let back = object(&stage, id, |object| object.metadata.uid != uid && phase(object) == after).await;
         assert_eq!(back.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
         assert_eq!((&back.spec.volume_name, back.spec.required), (volume, before.spec.required));
-        assert!(node.pool().volume(id.uuid()).is_ok(), "its data is where it was");
+        assert!(node.pool().volume(id).is_ok(), "its data is where it was");
     }
     let listed = stage.volumes.list().await.expect("an answer");
     let listed = |id: VolumeId| listed.iter().any(|volume| volume.id == id && !volume.found);
@@ -186,9 +186,9 @@ async fn objects_that_are_deleted_by_hand_come_back_from_the_disk_and_nothing_is
         }
     };
     tokio::time::timeout(PATIENCE, looked).await.expect("the new process finds both volumes");
-    let waits = node.pool().usable(VolumeId::of_name(&nobodys).uuid()).expect_err("it waits for its adoption");
+    let waits = node.pool().usable(VolumeId::of_name(&nobodys)).expect_err("it waits for its adoption");
     assert!(waits.to_string().contains("volume adopt"), "{waits}");
-    assert!(node.pool().usable(claimed_id.uuid()).is_ok());
+    assert!(node.pool().usable(claimed_id).is_ok());
     node.kill().await;
 }
 
@@ -313,7 +313,7 @@ async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late
     let asked = ask(&stage, &label, &unique("pvc"), &name, 100).await;
     let answered = object(&stage, asked, |object| ![Phase::Pending, Phase::Accepted].contains(&phase(object))).await;
     assert_eq!(phase(&answered), Phase::Ready, "{:?}", answered.status);
-    assert!(platter.content() != content && node.pool().usable(asked.uuid()).is_ok());
+    assert!(platter.content() != content && node.pool().usable(asked).is_ok());
     node.kill().await;
 }
 
@@ -358,7 +358,7 @@ async fn a_cordoned_node_takes_no_new_volume_and_keeps_what_it_has() {
     stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| reason(&pool))).await;
     let refused = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect_err("cordoned");
     assert!(matches!(&refused, Error::Exhausted(words) if words.contains("cordon")), "{refused:?}");
-    assert!(node.pool().usable(kept.id.uuid()).is_ok());
+    assert!(node.pool().usable(kept.id).is_ok());
     pools.patch(&name, &PatchParams::default(), &cordon(false)).await.expect("uncordoned");
     stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| !reason(&pool))).await;
     make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("open again");

@@ -52,7 +52,7 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
         node.pool().nudge();
     };
     tokio::join!(deleting, back);
-    assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err());
+    assert!(stage.is_gone(id).await && node.pool().volume(id).is_err());
     assert!(platter.content() != content, "it was not erased");
     node.kill().await;
 }
@@ -66,7 +66,7 @@ async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_te
     let (name, pvc) = (node.name.clone(), unique("pvc"));
     make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
     let id = VolumeId::of_name(&pvc);
-    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    let disk = node.pool().usable(id).expect("usable").disk;
     stage.persistent(&pvc, id, &name).await;
     for is_known in [true, false] {
         let before = stage.see(id, "there", |_| true).await;
@@ -104,7 +104,7 @@ async fn a_label_that_has_lost_its_description_of_a_volume_gets_it_again_from_th
     let (name, pvc) = (node.name.clone(), unique("pvc"));
     make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
     let id = VolumeId::of_name(&pvc);
-    let before = node.pool().usable(id.uuid()).expect("usable");
+    let before = node.pool().usable(id).expect("usable");
     object(&stage, id, |object| phase(object) == Phase::Ready).await;
     {
         let members = node.pool().labelled_disks();
@@ -116,15 +116,15 @@ async fn a_label_that_has_lost_its_description_of_a_volume_gets_it_again_from_th
         };
         member.disk().expect("it is here").change(forget).expect("written");
     }
-    assert!(node.pool().volume(id.uuid()).expect("there").record.is_none(), "it is not described");
+    assert!(node.pool().volume(id).expect("there").record.is_none(), "it is not described");
     node.pool().nudge();
     let described = async {
-        while node.pool().usable(id.uuid()).is_err() {
+        while node.pool().usable(id).is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(PATIENCE, described).await.expect("the object says what it is");
-    assert_eq!(node.pool().usable(id.uuid()).expect("usable"), before);
+    assert_eq!(node.pool().usable(id).expect("usable"), before);
     stage.volumes.delete(id).await.expect("as any other");
     node.kill().await;
 }

@@ -61,12 +61,12 @@ impl SimNode {
     pub fn run(&mut self, client: &Client) {
         let machine: Arc<dyn Host> = Arc::clone(&self.host) as Arc<dyn Host>;
         let cluster = self.cluster.clone().unwrap_or_else(|| "sim".to_owned());
-        let owner = Owner { cluster: cluster.clone(), node: self.name.clone() };
+        let owner = Owner { cluster: cluster.clone(), node: self.name.as_str().into() };
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
-        let agent = agent.asking_for_own(ask_own(client.clone(), self.name.clone(), runtime.clone()));
-        let mut ask = ask_promises(client.clone(), self.name.clone(), runtime.clone());
+        let agent = agent.asking_for_own(ask_own(client.clone(), self.name.as_str().into(), runtime.clone()));
+        let mut ask = ask_promises(client.clone(), self.name.as_str().into(), runtime.clone());
         if self.cluster.is_some() {
             ask = of_this_cluster(client.clone(), cluster, runtime, ask);
         }

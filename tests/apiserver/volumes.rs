@@ -129,7 +129,7 @@ async fn a_node_that_refuses_leaves_the_volume_to_the_next_one() {
         let second = stage.see(id, "asked of the other", |object| object.spec.node == small).await;
         stage.make(&second, 1).await;
     };
-    let nodes = Nodes::AnyOf(vec![small.clone(), large.clone()]);
+    let nodes = Nodes::AnyOf(vec![small.as_str().into(), large.as_str().into()]);
     let (made, ()) = tokio::join!(stage.volumes.create(wanted(&name, nodes)), agents);
     assert_eq!(made.expect("made").node, small);
 }
@@ -432,7 +432,8 @@ async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room
     let mut asked = wanted(&unique("pvc"), on(&node));
     asked.selector.class = Some(class.clone());
     asked.parameters = [("class".to_owned(), class.clone())].into();
-    let capacity = stage.volumes.capacity(asked.selector.clone(), None, Some(node.clone())).await.expect("an answer");
+    let capacity =
+        stage.volumes.capacity(asked.selector.clone(), None, Some(node.as_str().into())).await.expect("an answer");
     assert!(capacity.largest > 1 << 50, "else nobody would ask, and hear why: {capacity:?}");
     let refused = stage.volumes.create(asked.clone()).await;
     let words = format!("no LocalVolumeSet and no LocalVolume gives disks to class {class}");
@@ -452,7 +453,8 @@ async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room
     let refused = stage.volumes.create(asked.clone()).await;
     let words = format!("the sets of class {class} allow volumeMode Block only");
     assert!(matches!(&refused, Err(Error::Invalid(told)) if told.contains(&words)), "{refused:?}");
-    let capacity = stage.volumes.capacity(asked.selector.clone(), None, Some(node.clone())).await.expect("an answer");
+    let capacity =
+        stage.volumes.capacity(asked.selector.clone(), None, Some(node.as_str().into())).await.expect("an answer");
     assert_eq!(capacity.largest, 0, "there is a set now, and it has no room here");
     assert!(stage.is_gone(VolumeId::of_name(&asked.name)).await);
 }
@@ -466,7 +468,8 @@ async fn capacity_is_what_nodes_offer_less_what_is_promised() {
     stage.pool(&node, 9).await;
     let capacity = || async {
         let selector = wanted("x", Nodes::Any).selector;
-        let capacity = stage.volumes.capacity(selector, Some(WantedUsage::Mount(None)), Some(node.clone())).await;
+        let capacity =
+            stage.volumes.capacity(selector, Some(WantedUsage::Mount(None)), Some(node.as_str().into())).await;
         capacity.expect("an answer").available / GIB
     };
     assert_eq!(capacity().await, 9);

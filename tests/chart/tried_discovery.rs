@@ -73,7 +73,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     };
     let reporting = tokio::spawn(reporter.run(watched));
     rows.send_replace(Some(Arc::new(vec![row])));
-    let name = result_name("one");
+    let name = result_name(&"one".into());
     let get = ["get", "localvolumediscoveryresult", &name, "--namespace=localpool", "--output=json"];
     until("the result of node one", || lab.server.try_as_admin(&get, "").said.contains("/dev/sda")).await;
     reporting.abort();

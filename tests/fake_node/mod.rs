@@ -13,7 +13,6 @@ use localpool::device::{
 use localpool::host::{Host, chain, fake::FakeHost};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
-use uuid::Uuid;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -25,7 +24,7 @@ pub struct Node {
 impl Node {
     /// Starts the agent's part of a process; it has not looked at the disks yet.
     pub fn start(host: &Arc<FakeHost>, rules: Vec<Rule>, min_age: Duration) -> Result<Self, String> {
-        let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
+        let owner = Owner { cluster: "test".to_owned(), node: "node-1".into() };
         let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
         let pool = Pool::open(Arc::clone(&machine), owner, Workers::Caller).map_err(|e| e.to_string())?;
         let pool = Arc::new(pool);
@@ -47,8 +46,8 @@ pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
     Rule { layout: layout.clone(), erase, ..sample::rule("set") }
 }
 
-pub fn id(name: &str) -> Uuid {
-    VolumeId::of_name(name).uuid()
+pub fn id(name: &str) -> VolumeId {
+    VolumeId::of_name(name)
 }
 
 pub fn request(name: &str, usage: WantedUsage, required: u64) -> CreateRequest {

@@ -142,7 +142,7 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     let copy = there.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(original.content());
     let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
-    let owner = Owner { cluster: "test".to_owned(), node: "node-2".to_owned() };
+    let owner = Owner { cluster: "test".to_owned(), node: "node-2".into() };
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
     let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, Vec::new());
     other.pass().expect("looks");

@@ -31,7 +31,7 @@ fn deleted(usage: WantedUsage, size: u64) -> (Arc<FakeHost>, Arc<Platter>, Node)
     node.pool.create(&request("a", usage, MIB)).expect("made");
     if usage == EXT4 {
         node.pool.begin_format(id("a")).expect("begun");
-        mkfs(&host, id("a"));
+        mkfs(&host, id("a").uuid());
         node.pool.mark_formatted(id("a")).expect("written");
     }
     disk.poke(size / 2, &[0x77; 4096]);

@@ -199,7 +199,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         let there = Arc::new(FakeHost::default());
         let seen = there.add_disk("fake5", "SERIAL-1", geometry());
         seen.put_content(disk.content());
-        let owner = Owner { cluster: "test".to_owned(), node: "node-2".to_owned() };
+        let owner = Owner { cluster: "test".to_owned(), node: "node-2".into() };
         let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
         let mut other = Reconciler::new(machine, pool, Duration::ZERO, Vec::new());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::AdminError;
 use crate::agent::{reconciler::Reconciler, verb::Run};
-use crate::device::{self, Device, DiskId, Owner, Verdict, label::Label};
+use crate::device::{self, Device, DiskId, NodeName, Owner, Verdict, label::Label};
 use crate::host::Access;
 use crate::pool::{
     BareDevice, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing, relabel,
@@ -157,7 +157,7 @@ impl Reconciler {
     fn adopt_foreign(
         &mut self,
         device: &Device,
-        (cluster, node): (&str, &str),
+        (cluster, node): (&str, &NodeName),
         label: &Label,
         run: Run,
     ) -> Result<Vec<String>, AdminError> {

@@ -75,7 +75,7 @@ impl Reconciler {
         });
         let hangs = |hangs| PoolError::Hangs { disk: id.to_string(), hangs };
         let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
-        let formatted = found == Some(volume);
+        let formatted = found == Some(volume.uuid());
         let is = match (record.usage, formatted) {
             (VolumeUsage::Block, _) => "its data as it is",
             (VolumeUsage::Mount(_), true) => "with its own filesystem",

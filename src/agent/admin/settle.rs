@@ -3,15 +3,13 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::AdminError;
 use crate::agent::{errand::ErrandKey, reconciler::Reconciler, verb::Run};
-use crate::device::{DiskId, Size};
+use crate::device::{DiskId, Size, VolumeId};
 use crate::pool::{LostClaim, PoolError, VolumeView};
 
 impl Reconciler {
-    pub(super) fn settle(&mut self, id: Uuid, keep: &str, run: Run) -> Result<Vec<String>, AdminError> {
+    pub(super) fn settle(&mut self, id: VolumeId, keep: &str, run: Run) -> Result<Vec<String>, AdminError> {
         let disk = match self.find(keep) {
             Ok((_, device, member)) => member.map_or(device.id, |member| member.id().clone()),
             // One that is away is named by its id.
@@ -45,11 +43,17 @@ impl Reconciler {
     }
 
     /// Which of several volumes is on a bare device: that of its claim, or one that PoolVolumes have there.
-    fn settle_claim(&mut self, id: Uuid, disk: &DiskId, lost: &LostClaim, run: Run) -> Result<Vec<String>, AdminError> {
+    fn settle_claim(
+        &mut self,
+        id: VolumeId,
+        disk: &DiskId,
+        lost: &LostClaim,
+        run: Run,
+    ) -> Result<Vec<String>, AdminError> {
         let claimed = self.pool().journal().bare_claim(disk).and_then(|claim| claim.volume);
-        let of = |id: Uuid, name: &str| format!("volume {id} ({name})");
+        let of = |id: VolumeId, name: &str| format!("volume {id} ({name})");
         let of_claim = claimed.iter().map(|one| (one.id, one.record.name.clone()));
-        let all: Vec<(Uuid, String)> =
+        let all: Vec<(VolumeId, String)> =
             lost.volumes().map(|one| (one.id, one.record.name.clone())).chain(of_claim).collect();
         let mut lines = match lost.volumes().find(|told| told.id == id) {
             Some(told) => {

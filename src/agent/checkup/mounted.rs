@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use uuid::Uuid;
-
-use crate::device::DiskId;
 use crate::device::label::VolumeUsage;
+use crate::device::{DiskId, VolumeId};
 use crate::health::VolumeObservation;
 use crate::host::{Host, HostError, Mount};
 use crate::pool::{Standing, VolumeView};
 
 /// The mounts of a volume with a filesystem, by disk: one disk that hangs leaves the others their answer.
-pub type ByDisk = BTreeMap<DiskId, Vec<(Uuid, Vec<Mount>)>>;
+pub type ByDisk = BTreeMap<DiskId, Vec<(VolumeId, Vec<Mount>)>>;
 
 /// Finds the mounts of all volumes in one pass through the table: we mount each by the path of its node.
 pub fn by_disk(views: &[VolumeView], table: &[Mount]) -> ByDisk {
@@ -35,7 +33,7 @@ fn has_filesystem(view: &VolumeView) -> bool {
 }
 
 /// Looks at the filesystems of one disk. It may block for as long as the disk does.
-pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(Uuid, Vec<Mount>)>) -> Vec<(Uuid, VolumeObservation)> {
+pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(VolumeId, Vec<Mount>)>) -> Vec<(VolumeId, VolumeObservation)> {
     volumes.into_iter().map(|(id, mounts)| (id, of_volume(host, &mounts))).collect()
 }
 

@@ -19,7 +19,7 @@ fn node() -> Node {
     let host = Arc::new(FakeHost::default());
     let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
     let disks = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry)).into();
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
     while pool.usable_disks().len() < 2 {
@@ -136,7 +136,7 @@ fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warni
 /// A volume with ext4, mounted at `/target` for kubelet.
 fn mounted(node: &Node) -> VolumeView {
     let request = CreateRequest {
-        id: Uuid::from_u128(7),
+        id: VolumeId::of_name("v"),
         name: "pvc-1".to_owned(),
         required: 1 << 20,
         limit: None,
@@ -145,7 +145,7 @@ fn mounted(node: &Node) -> VolumeView {
         selector: Selector::default(),
     };
     let (view, _) = node.checkup.pool.create(&request).expect("a volume");
-    node.host.filesystems().make(FsKind::Ext4, &view.node, view.id).expect("a filesystem");
+    node.host.filesystems().make(FsKind::Ext4, &view.node, view.id.uuid()).expect("a filesystem");
     node.host.mounts().mount(&view.node, "/target".as_ref(), FsKind::Ext4, &[]).expect("mounted");
     node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
     view

@@ -2,8 +2,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::*;
 use crate::agent::{
     errand::ErrandKey,
@@ -11,7 +9,7 @@ use crate::agent::{
     verb::{Run, Verb},
 };
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     Extent, Geometry, ProvisionerOffer,
     fake::{FakeHost, Fault, Platter},
@@ -26,7 +24,7 @@ fn machine() -> (Arc<FakeHost>, Reconciler) {
     for name in ["fake0", "fake1"] {
         host.add_disk(name, name, geometry);
     }
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let rule = Rule { max_devices: Some(1), ..sample::rule("set") };
     let agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule]);
@@ -206,14 +204,14 @@ const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zero
 
 /// The agent starts, with what its state directory remembers.
 fn start(host: &Arc<FakeHost>, rules: Vec<Rule>) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     Reconciler::new(host.clone(), pool, Duration::ZERO, rules)
 }
 
 fn volume(agent: &Reconciler, id: u128) -> Result<(), String> {
     let request = CreateRequest {
-        id: Uuid::from_u128(id),
+        id: VolumeId::from_u128(id),
         name: format!("volume-{id}"),
         required: 1 << 20,
         limit: None,

@@ -3,11 +3,9 @@
 use std::sync::mpsc;
 use std::thread;
 
-use uuid::Uuid;
-
 use super::*;
 use crate::claim::sample;
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Platter},
@@ -21,7 +19,7 @@ const AT_MOST: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
 fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
     agent.memory.discovery = agent.memory.discovery.waiting_at_most(BOUND);
@@ -127,7 +125,7 @@ fn an_operation_that_hangs_under_a_disks_lock_holds_up_no_pass_even_where_the_di
     until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
     let pool = Arc::clone(&agent.pool);
     let request = CreateRequest {
-        id: Uuid::from_u128(1),
+        id: VolumeId::from_u128(1),
         name: "one".to_owned(),
         required: 16 * MIB,
         limit: None,

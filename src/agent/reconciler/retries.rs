@@ -3,7 +3,7 @@
 use super::*;
 use crate::agent::inventory;
 use crate::claim::sample;
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     Extent, Geometry,
     fake::{FakeHost, Fault, Platter},
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const AT_MOST: Duration = Duration::from_secs(60);
 
 fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Reconciler {
-    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, workers).expect("a pool"));
     let rule = Rule { layout: layout.clone(), ..sample::rule("set") };
     Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule])
@@ -41,7 +41,7 @@ fn everything(what: &'static str) -> Fault {
     Fault { what, range: Extent { start: 0, end: 64 * MIB }, times: u32::MAX }
 }
 
-fn request(id: uuid::Uuid) -> CreateRequest {
+fn request(id: VolumeId) -> CreateRequest {
     CreateRequest {
         id,
         name: id.to_string(),
@@ -88,7 +88,7 @@ fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_
 fn an_erasure_that_failed_is_tried_again_by_a_pass() {
     let (_host, disk, mut agent) = claimed(&Layout::Whole {}, Workers::Threads);
     let pool = Arc::clone(agent.pool());
-    let id = uuid::Uuid::from_u128(7);
+    let id = VolumeId::from_u128(7);
     let request = request(id);
     // Its space has to be cleaned before.
     until(|| pool.create(&request).is_ok());
@@ -117,7 +117,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
 fn a_volume_grows_into_the_space_of_a_neighbour_whose_erasure_ends_meanwhile() {
     let (_host, disk, agent) = claimed(&Layout::Carved {}, Workers::Threads);
     let pool = Arc::clone(agent.pool());
-    let [grows, neighbour] = [7, 8].map(uuid::Uuid::from_u128);
+    let [grows, neighbour] = [7, 8].map(VolumeId::from_u128);
     for id in [grows, neighbour] {
         until(|| pool.create(&request(id)).is_ok());
     }

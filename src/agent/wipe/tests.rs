@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::agent::{errand::ErrandKey, reconciler::PassReport};
 use crate::claim::{Filter, NamedPaths, NoAnswer, Promise, sample};
-use crate::device::{Owner, label::Layout};
+use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Fault, Platter},
@@ -38,7 +38,7 @@ impl Case {
         for name in disks {
             host.add_disk(name, &format!("SERIAL-{name}"), GEOMETRY);
         }
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let agent = Reconciler::new(host.clone(), pool, AGE, rules);
         Self { host, agent }
@@ -46,7 +46,7 @@ impl Case {
 
     /// The agent starts anew, with what its state directory remembers.
     fn restart(&mut self, rules: Vec<Rule>) {
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(self.host.clone(), owner, Workers::Caller).expect("a pool"));
         self.agent = Reconciler::new(self.host.clone(), pool, AGE, rules);
     }
@@ -357,7 +357,7 @@ fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
     let mut case = Case::new(&["fake0"], vec![bare()]);
     case.passes(3);
     let request = CreateRequest {
-        id: Uuid::from_u128(1),
+        id: VolumeId::from_u128(1),
         name: "volume".to_owned(),
         required: 1 << 20,
         limit: None,
@@ -410,7 +410,7 @@ fn our_own_disks_and_those_of_others_nodes_are_never_wiped() {
     // Another node's agent sees the same disk.
     let host = Arc::new(FakeHost::default());
     host.plug("fake0", "SERIAL-fake0", case.platter("fake0"));
-    let owner = Owner { cluster: "c".to_owned(), node: "other".to_owned() };
+    let owner = Owner { cluster: "c".to_owned(), node: "other".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let agent = Reconciler::new(host.clone(), pool, AGE, vec![order(&["/dev/fake0"])]);
     let said = Case { host, agent }.stays("fake0");

@@ -3,12 +3,12 @@
 //! The user writes the spec, the node's agent writes the status, and only on a change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 
 /// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -141,6 +141,12 @@ pub struct SetOffer {
     /// Paths of a LocalVolume that lead to no device here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_device_paths: Vec<String>,
+}
+
+impl DevicePool {
+    pub fn node(&self) -> NodeName {
+        self.name_any().into()
+    }
 }
 
 impl SetOffer {

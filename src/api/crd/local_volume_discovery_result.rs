@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::schema::{column, integer, text};
-use crate::device::{Fact, FactKind, Facts, FieldRank, ResultField, fact_table::in_results};
+use crate::device::{Fact, FactKind, Facts, FieldRank, NodeName, ResultField, fact_table::in_results};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,7 +27,7 @@ pub struct LocalVolumeDiscoveryResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryResultSpec {
-    pub node_name: String,
+    pub node_name: NodeName,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

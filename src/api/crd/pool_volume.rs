@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::health::HealthEntry;
 use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
+use crate::device::NodeName;
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,8 +54,8 @@ use crate::claim::VolumeMode;
 )]
 pub struct PoolVolumeSpec {
     /// The node whose disk the volume is on.
-    #[schemars(length(min = 1, max = 253))]
-    pub node: String,
+    #[schemars(with = "String", length(min = 1, max = 253))]
+    pub node: NodeName,
     /// The CSI volume name; the object's name is the UUID that follows from it.
     #[schemars(length(min = 1, max = 128))]
     pub volume_name: String,

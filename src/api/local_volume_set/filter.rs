@@ -93,7 +93,7 @@ fn elements(list: &ListFilter, field: &Field<'_, '_>) -> Vec<ListElement> {
         ElementKind::Numbers { least, most, check } => {
             let read = |element: Field<'_, '_>| {
                 let number = element.integer(least, most)?;
-                check(number).map_err(|what| element.problem(what)).ok()?;
+                check(number).map_err(|wrong| element.problem(wrong.to_string())).ok()?;
                 Some(ListElement::Number(number))
             };
             field.list().unwrap_or_default().into_iter().filter_map(read).collect()

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::error::TableError;
+use super::lba::Lba;
 use super::name::{Name, UNITS};
 use super::partitions::{ENTRY, Entry, SLOTS, Table, array_sectors};
 use crate::host::extent::Extent;
@@ -20,14 +21,15 @@ const HEADER: u32 = 92;
 pub struct Header {
     /// The GUID of its disk.
     pub disk: Uuid,
-    usable: (u64, u64),
+    /// First and last sector for partitions.
+    usable: (Lba, Lba),
     slots: u32,
     crc: u32,
     /// First sector of the entry array.
-    pub array: u64,
+    pub array: Lba,
     /// Sector of the other header.
-    pub alternate: u64,
-    own: u64,
+    pub alternate: Lba,
+    own: Lba,
 }
 
 /// Bytes of that many entries.
@@ -36,7 +38,7 @@ fn array_span(entries: u32) -> usize {
 }
 
 /// Reads the header in `block`, the sector `at` of a disk whose last sector is `last`.
-pub fn header(block: &[u8], at: u64, last: u64) -> Result<Header, TableError> {
+pub fn header(block: &[u8], at: Lba, last: Lba) -> Result<Header, TableError> {
     if block.len() < HEADER as usize || !block.starts_with(SIGNATURE) {
         return Err(TableError::NoSignature { at });
     }
@@ -50,11 +52,11 @@ pub fn header(block: &[u8], at: u64, last: u64) -> Result<Header, TableError> {
     }
     shape(block, bytes)?;
     let found = Header {
-        own: u64_at(block, 24),
-        alternate: u64_at(block, 32),
-        usable: (u64_at(block, 40), u64_at(block, 48)),
+        own: lba_at(block, 24),
+        alternate: lba_at(block, 32),
+        usable: (lba_at(block, 40), lba_at(block, 48)),
         disk: guid_at(block, 56),
-        array: u64_at(block, 72),
+        array: lba_at(block, 72),
         slots: u32_at(block, 80),
         crc: u32_at(block, 88),
     };
@@ -81,7 +83,7 @@ fn shape(block: &[u8], bytes: u32) -> Result<(), TableError> {
 }
 
 /// Compares a header with where it was found: both copies must lie where we would put them, inside the disk.
-fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), TableError> {
+fn place(header: &Header, sector: usize, at: Lba, last: Lba) -> Result<(), TableError> {
     let refuse = |why: String| Err(TableError::NotEdited { why });
     let sector = u32::try_from(sector).map_err(|_| TableError::Sector { sector: u32::MAX })?;
     let array = array_sectors(header.slots, sector);
@@ -91,17 +93,16 @@ fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), Table
     }
     let end_of_table = own.max(alternate);
     if end_of_table > last {
-        let bytes = |lba: u64| lba.saturating_add(1).saturating_mul(u64::from(sector));
-        return Err(TableError::Shrunk { table: bytes(end_of_table), disk: bytes(last) });
+        return Err(TableError::Shrunk { table: end_of_table.end(sector), disk: last.end(sector) });
     }
-    if own.min(alternate) != 1 || end_of_table < 2 * array + 3 {
+    if own.min(alternate) != Lba::PRIMARY || end_of_table < Lba(2 * array + 3) {
         return refuse(format!("its headers are at sectors {own} and {alternate}"));
     }
-    let wanted = if own == 1 { 2 } else { own - array };
+    let wanted = if own == Lba::PRIMARY { Lba(2) } else { own - array };
     if header.array != wanted {
         return refuse(format!("its entries are at sector {}, not {wanted}", header.array));
     }
-    if first > end || end >= end_of_table - array || first < 2 + array {
+    if first > end || end >= end_of_table - array || first < Lba(2 + array) {
         return refuse(format!("its usable space is from sector {first} to {end}"));
     }
     Ok(())
@@ -119,7 +120,6 @@ pub fn table(header: &Header, array: &[u8], sector: u32) -> Result<Table, TableE
     if computed != header.crc {
         return Err(TableError::EntriesCrc { disk: header.disk, stored: header.crc, computed });
     }
-    let bytes = u64::from(sector);
     let mut entries = BTreeMap::new();
     for (number, raw) in (1..).zip(used.chunks_exact(ENTRY as usize)) {
         if let Some(entry) = entry(number, raw, sector, header.usable)? {
@@ -129,41 +129,37 @@ pub fn table(header: &Header, array: &[u8], sector: u32) -> Result<Table, TableE
     let table = Table {
         disk: header.disk,
         sector,
-        size: (header.own.max(header.alternate) + 1) * bytes,
+        size: header.own.max(header.alternate).end(sector),
         slots: header.slots,
-        usable: Extent { start: header.usable.0 * bytes, end: (header.usable.1 + 1) * bytes },
+        usable: extent(header.usable, sector),
         entries,
     };
     table.check()?;
     Ok(table)
 }
 
-fn entry(number: u32, raw: &[u8], sector: u32, usable: (u64, u64)) -> Result<Option<Entry>, TableError> {
+fn entry(number: u32, raw: &[u8], sector: u32, usable: (Lba, Lba)) -> Result<Option<Entry>, TableError> {
     let kind = guid_at(raw, 0);
     if kind.is_nil() {
         return Ok(None);
     }
-    let (first, last) = (u64_at(raw, 32), u64_at(raw, 40));
+    let (first, last) = (lba_at(raw, 32), lba_at(raw, 40));
+    let place = extent((first, last), sector);
     if first > last || first < usable.0 || last > usable.1 {
-        return Err(TableError::Outside {
-            number,
-            extent: Extent { start: first.saturating_mul(sector.into()), end: last.saturating_mul(sector.into()) },
-            usable: Extent { start: usable.0 * u64::from(sector), end: (usable.1 + 1) * u64::from(sector) },
-        });
+        return Err(TableError::Outside { number, extent: place, usable: extent(usable, sector) });
     }
     let mut name = [0; UNITS];
     for (unit, pair) in name.iter_mut().zip(raw[56..].chunks_exact(2)) {
         *unit = u16::from_le_bytes([pair[0], pair[1]]);
     }
-    let extent = Extent { start: first * u64::from(sector), end: (last + 1) * u64::from(sector) };
-    Ok(Some(Entry { kind, guid: guid_at(raw, 16), extent, attributes: u64_at(raw, 48), name: Name(name) }))
+    Ok(Some(Entry { kind, guid: guid_at(raw, 16), extent: place, attributes: u64_at(raw, 48), name: Name(name) }))
 }
 
 /// Header and entries, for one write at sector 1.
 pub fn primary_bytes(table: &Table) -> Vec<u8> {
     let array = array_of(table);
-    let last = table.size / u64::from(table.sector) - 1;
-    let mut bytes = header_of(table, &array, 1, last, 2);
+    let last = Lba::last_of(table.size, table.sector);
+    let mut bytes = header_of(table, &array, Lba::PRIMARY, last, Lba(2));
     bytes.extend_from_slice(&array);
     bytes
 }
@@ -171,8 +167,8 @@ pub fn primary_bytes(table: &Table) -> Vec<u8> {
 /// Entries and header, for one write that ends at the table's size.
 pub fn backup_bytes(table: &Table) -> Vec<u8> {
     let mut bytes = array_of(table);
-    let last = table.size / u64::from(table.sector) - 1;
-    let header = header_of(table, &bytes, last, 1, last - array_sectors(table.slots, table.sector));
+    let last = Lba::last_of(table.size, table.sector);
+    let header = header_of(table, &bytes, last, Lba::PRIMARY, last - array_sectors(table.slots, table.sector));
     bytes.extend_from_slice(&header);
     bytes
 }
@@ -180,7 +176,7 @@ pub fn backup_bytes(table: &Table) -> Vec<u8> {
 /// The protective MBR: sector 0, with one record over the whole disk.
 pub fn mbr_bytes(table: &Table) -> Vec<u8> {
     let mut block = vec![0; table.sector as usize];
-    let sectors = u32::try_from(table.size / u64::from(table.sector) - 1).unwrap_or(u32::MAX);
+    let sectors = u32::try_from(Lba::last_of(table.size, table.sector).0).unwrap_or(u32::MAX);
     // Not active; from head 0, sector 2, cylinder 0 (sector 1 of the disk) to the end of CHS.
     block[446..454].copy_from_slice(&[0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff]);
     block[454..458].copy_from_slice(&1u32.to_le_bytes());
@@ -191,14 +187,14 @@ pub fn mbr_bytes(table: &Table) -> Vec<u8> {
 
 fn array_of(table: &Table) -> Vec<u8> {
     let mut bytes = vec![0; array_span(table.slots).next_multiple_of(table.sector as usize)];
-    let sector = u64::from(table.sector);
     for (number, entry) in &table.entries {
         let Entry { kind, guid, extent, attributes, name } = entry;
         let raw = &mut bytes[array_span(*number - 1)..array_span(*number)];
         raw[..16].copy_from_slice(&kind.to_bytes_le());
         raw[16..32].copy_from_slice(&guid.to_bytes_le());
-        raw[32..40].copy_from_slice(&(extent.start / sector).to_le_bytes());
-        raw[40..48].copy_from_slice(&(extent.end / sector - 1).to_le_bytes());
+        let (first, last) = sectors(extent, table.sector);
+        raw[32..40].copy_from_slice(&first.0.to_le_bytes());
+        raw[40..48].copy_from_slice(&last.0.to_le_bytes());
         raw[48..56].copy_from_slice(&attributes.to_le_bytes());
         for (pair, unit) in raw[56..].chunks_exact_mut(2).zip(name.0) {
             pair.copy_from_slice(&unit.to_le_bytes());
@@ -207,25 +203,35 @@ fn array_of(table: &Table) -> Vec<u8> {
     bytes
 }
 
-fn header_of(table: &Table, array: &[u8], own: u64, alternate: u64, array_at: u64) -> Vec<u8> {
-    let sector = u64::from(table.sector);
+fn header_of(table: &Table, array: &[u8], own: Lba, alternate: Lba, array_at: Lba) -> Vec<u8> {
+    let (first, last) = sectors(&table.usable, table.sector);
     let mut block = vec![0; table.sector as usize];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, SIGNATURE);
     put(8, &REVISION.to_le_bytes());
     put(12, &HEADER.to_le_bytes());
-    put(24, &own.to_le_bytes());
-    put(32, &alternate.to_le_bytes());
-    put(40, &(table.usable.start / sector).to_le_bytes());
-    put(48, &(table.usable.end / sector - 1).to_le_bytes());
+    put(24, &own.0.to_le_bytes());
+    put(32, &alternate.0.to_le_bytes());
+    put(40, &first.0.to_le_bytes());
+    put(48, &last.0.to_le_bytes());
     put(56, &table.disk.to_bytes_le());
-    put(72, &array_at.to_le_bytes());
+    put(72, &array_at.0.to_le_bytes());
     put(80, &table.slots.to_le_bytes());
     put(84, &ENTRY.to_le_bytes());
     put(88, &crc32fast::hash(&array[..array_span(table.slots)]).to_le_bytes());
     let crc = crc32fast::hash(&block[..HEADER as usize]);
     block[16..20].copy_from_slice(&crc.to_le_bytes());
     block
+}
+
+/// The bytes of these sectors and of all between them.
+fn extent((first, last): (Lba, Lba), sector: u32) -> Extent {
+    Extent { start: first.start(sector), end: last.end(sector) }
+}
+
+/// The first and the last sector of an extent.
+fn sectors(extent: &Extent, sector: u32) -> (Lba, Lba) {
+    (Lba::at(extent.start, sector), Lba::last_of(extent.end, sector))
 }
 
 /// CRC32 of `bytes` with the four at `at` taken as zero: a checksum that lies in what it covers.
@@ -243,6 +249,10 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes are eight bytes"))
+}
+
+fn lba_at(bytes: &[u8], at: usize) -> Lba {
+    Lba(u64_at(bytes, at))
 }
 
 fn guid_at(bytes: &[u8], at: usize) -> Uuid {

@@ -8,6 +8,7 @@ use std::fmt;
 use super::codec::{self, Header};
 use super::ends::Ends;
 use super::error::TableError;
+use super::lba::Lba;
 use super::over;
 use super::partitions::{Mark, SECTORS, Table};
 use crate::host::block::{BlockDevice, Geometry, IoError};
@@ -41,7 +42,7 @@ pub struct TableCopies {
     pub primary: Result<Table, TableError>,
     pub backup: Result<Table, TableError>,
     /// The sector where the backup's header was looked for; on a disk that has grown not its last one.
-    pub backup_at: u64,
+    pub backup_at: Lba,
     /// The other sector size, if a GPT signature is where a disk with that sector size has it.
     pub other_sector: Result<Option<u32>, IoError>,
     /// What somebody made over the primary or the MBR; looked for if one of them is not sound.
@@ -78,13 +79,13 @@ pub fn read_copies(dev: &dyn BlockDevice) -> TableCopies {
     let ends = &Ends::read(dev);
     let geometry = dev.geometry();
     let ((primary, backup), backup_at) = if SECTORS.contains(&geometry.sector) {
-        let last = (geometry.size / u64::from(geometry.sector)).saturating_sub(1);
-        let header = read_header(ends, 1, last);
+        let last = Lba::last_of(geometry.size, geometry.sector);
+        let header = read_header(ends, Lba::PRIMARY, last);
         let backup_at = header.as_ref().map_or(last, |header| header.alternate);
         ((header.and_then(|header| read_table(ends, &header)), copy_at(ends, backup_at)), backup_at)
     } else {
         let unknown = || Err(TableError::Sector { sector: geometry.sector });
-        ((unknown(), unknown()), 0)
+        ((unknown(), unknown()), Lba(0))
     };
     let mbr = read_mbr(ends);
     let is_whole = primary.is_ok() && matches!(mbr, Ok(Mbr::Protective));
@@ -93,23 +94,22 @@ pub fn read_copies(dev: &dyn BlockDevice) -> TableCopies {
 }
 
 /// The copy whose header is at sector `at`.
-pub(super) fn read_copy(dev: &dyn BlockDevice, at: u64) -> Result<Table, TableError> {
+pub(super) fn read_copy(dev: &dyn BlockDevice, at: Lba) -> Result<Table, TableError> {
     copy_at(&Ends::unread(dev), at)
 }
 
-fn copy_at(dev: &Ends<'_>, at: u64) -> Result<Table, TableError> {
+fn copy_at(dev: &Ends<'_>, at: Lba) -> Result<Table, TableError> {
     let Geometry { size, sector, .. } = dev.geometry();
-    let last = (size / u64::from(sector)).saturating_sub(1);
-    read_header(dev, at, last).and_then(|header| read_table(dev, &header))
+    read_header(dev, at, Lba::last_of(size, sector)).and_then(|header| read_table(dev, &header))
 }
 
-fn read_header(dev: &Ends<'_>, at: u64, last: u64) -> Result<Header, TableError> {
+fn read_header(dev: &Ends<'_>, at: Lba, last: Lba) -> Result<Header, TableError> {
     let Geometry { size, sector, .. } = dev.geometry();
-    if at == 0 || at > last {
+    if at == Lba(0) || at > last {
         return Err(TableError::TooSmall { size });
     }
     let mut block = vec![0; sector as usize];
-    let read = dev.read_at(at * u64::from(sector), &mut block);
+    let read = dev.read_at(at.start(sector), &mut block);
     read.map_err(|source| TableError::Unreadable { disk: None, source })?;
     codec::header(&block, at, last)
 }
@@ -117,7 +117,7 @@ fn read_header(dev: &Ends<'_>, at: u64, last: u64) -> Result<Header, TableError>
 fn read_table(dev: &Ends<'_>, header: &Header) -> Result<Table, TableError> {
     let sector = dev.geometry().sector;
     let mut array = vec![0; codec::array_bytes(header, sector)];
-    let read = dev.read_at(header.array * u64::from(sector), &mut array);
+    let read = dev.read_at(header.array.start(sector), &mut array);
     read.map_err(|source| TableError::Unreadable { disk: Some(header.disk), source })?;
     codec::table(header, &array, sector)
 }
@@ -148,8 +148,7 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
     if !SECTORS.contains(&sector) || size < 3 * 4096 {
         return Ok(None);
     }
-    let last = (size / u64::from(other) - 1) * u64::from(other);
-    for offset in [u64::from(other), last] {
+    for offset in [Lba::PRIMARY, Lba::last_of(size, other)].map(|lba| lba.start(other)) {
         // Whole sectors only, as O_DIRECT wants: the signature is somewhere in the one that is read.
         let start = offset - offset % u64::from(sector);
         let mut block = vec![0; sector as usize];

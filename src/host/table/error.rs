@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::lba::Lba;
 use crate::host::block::IoError;
 use crate::host::extent::Extent;
 
@@ -16,7 +17,7 @@ pub enum TableError {
         source: IoError,
     },
     #[error("no GPT header is at sector {at}")]
-    NoSignature { at: u64 },
+    NoSignature { at: Lba },
     #[error("the GPT header says that it is {bytes} bytes long")]
     HeaderSize { bytes: u32 },
     #[error("the GPT header's checksum is {computed:08x}, not {stored:08x} as it says")]

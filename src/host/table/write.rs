@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
 use super::copies::{Choice, Mbr, Part, TableRefusal, choose, read_copies, read_copy};
 use super::error::TableError;
+use super::lba::Lba;
 use super::partitions::{Mark, Table};
 use crate::host::block::{BlockDevice, IoError};
 
@@ -125,12 +126,12 @@ pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result
 
 /// Second half of a release, after [`wipe_primary`]: the backup becomes zeros.
 pub fn wipe_backup(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
-    match read_copy(dev, 1) {
+    match read_copy(dev, Lba::PRIMARY) {
         Err(TableError::NoSignature { .. }) => {}
         Err(e @ TableError::Unreadable { .. }) => return Err(occupied_by(&e)),
         Ok(_) | Err(_) => return Err(TableWriteError::Occupied { what: "a primary table".into() }),
     }
-    check_wipe(mark, table, &read_copy(dev, table.size() / u64::from(table.sector()) - 1))?;
+    check_wipe(mark, table, &read_copy(dev, Lba::last_of(table.size(), table.sector())))?;
     zero(dev, Part::Backup, table)
 }
 

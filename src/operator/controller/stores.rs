@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
+use crate::device::NodeName;
 use crate::operator::set::parsed::Parsed;
 use crate::operator::store::{Store, StoreState};
 use crate::operator::volume::node_capacity::{promised_on, unread};
@@ -28,7 +29,7 @@ pub struct Stores {
 impl Default for Stores {
     fn default() -> Self {
         Self {
-            volumes: Store::grouped(|a, b| a == b, promised_on),
+            volumes: Store::grouped(|a, b| a == b, |volume| promised_on(volume).map(NodeName::as_str)),
             pools: Store::new(|a, b| a == b),
             // A node's heartbeat does not matter here.
             nodes: Store::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::error::{OperatorError, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
+use crate::device::NodeName;
 use crate::host::Backoff;
 use crate::show::DeviceRow;
 
@@ -35,7 +36,7 @@ const REFUSALS: u32 = 5;
 pub struct Reporter {
     pub client: Client,
     pub namespace: String,
-    pub node: String,
+    pub node: NodeName,
     pub resync: Duration,
 }
 
@@ -143,7 +144,7 @@ impl Reporter {
     }
 }
 
-fn identity(node: &str) -> serde_json::Value {
+fn identity(node: &NodeName) -> serde_json::Value {
     json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeDiscoveryResult",
         "metadata": {"name": result::name(node)},
@@ -151,12 +152,16 @@ fn identity(node: &str) -> serde_json::Value {
 }
 
 /// Whether the object equals what `make` makes.
-fn is_whole(found: &LocalVolumeDiscoveryResult, node: &str) -> bool {
+fn is_whole(found: &LocalVolumeDiscoveryResult, node: &NodeName) -> bool {
     let labelled = result::labels(node).iter().all(|(key, value)| found.labels().get(key) == Some(value));
-    found.spec.node_name == node && labelled
+    found.spec.node_name == *node && labelled
 }
 
-async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, OperatorError> {
+async fn within<T>(
+    verb: &str,
+    node: &NodeName,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, OperatorError> {
     let what = format!("{verb} the LocalVolumeDiscoveryResult {} of node {node}", result::name(node));
     match tokio::time::timeout(REQUEST, request).await {
         Ok(answer) => answer.map_err(OperatorError::api(what)),
@@ -167,6 +172,6 @@ async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::R
 }
 
 /// The name of a node's result.
-pub fn result_name(node: &str) -> String {
+pub fn result_name(node: &NodeName) -> String {
     result::name(node)
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::api::crd::{DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultStatus};
 use crate::device::{
-    FactKind, FactValue,
+    FactKind, FactValue, NodeName,
     fact_table::{CHILDREN, EMPTY, POOL_PARTITION, REFUSAL, VERDICT, in_results},
 };
 use crate::show::DeviceRow;
@@ -25,17 +25,17 @@ const LONGEST: usize = 1024;
 const MOST_NAMED: usize = 128;
 
 /// The hash of a node's name: it never changes, and is valid in an object's name whatever the node is called.
-fn hashed(node: &str) -> String {
+fn hashed(node: &NodeName) -> String {
     Uuid::new_v5(&NODES, node.as_bytes()).simple().to_string()
 }
 
-pub fn name(node: &str) -> String {
+pub fn name(node: &NodeName) -> String {
     format!("discovery-result-{}", hashed(node))
 }
 
 /// The label by which others find the result of a node. It has the hash of a node's name that is too long for a label.
-pub fn labels(node: &str) -> BTreeMap<String, String> {
-    let value = if node.len() <= LABEL { node.to_owned() } else { hashed(node) };
+pub fn labels(node: &NodeName) -> BTreeMap<String, String> {
+    let value = if node.len() <= LABEL { node.to_string() } else { hashed(node) };
     LABELS.map(|label| (label.to_owned(), value.clone())).into()
 }
 

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
-use uuid::Uuid;
 
 use crate::agent::{AgentHandle, PassReport};
 use crate::claim::SetOutcome;
-use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
+use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id, label::Label};
 use crate::health::Board;
 use crate::host::KernelName;
 use crate::operator::set::relevance::Sort;
@@ -80,9 +79,9 @@ pub struct NodeOperator {
     pub(in crate::operator) pool: Arc<Pool>,
     pub(in crate::operator) agent_handle: AgentHandle,
     pub(in crate::operator) locks: VolumeLocks,
-    pub(in crate::operator) node: Arc<str>,
+    pub(in crate::operator) node: NodeName,
     /// Volumes to look at again.
-    pub(in crate::operator) dirty: mpsc::UnboundedSender<Uuid>,
+    pub(in crate::operator) dirty: mpsc::UnboundedSender<VolumeId>,
     /// The pool changed: its status has to be written.
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
@@ -133,7 +132,7 @@ impl NodeOperator {
         Self { clock, ..self }
     }
 
-    pub(in crate::operator) fn look_at(&self, id: Uuid) {
+    pub(in crate::operator) fn look_at(&self, id: VolumeId) {
         let _ = self.dirty.send(id);
     }
 
@@ -147,7 +146,7 @@ impl NodeOperator {
 }
 
 /// Receives the volumes to look at.
-pub struct Inbox(pub(in crate::operator) mpsc::UnboundedReceiver<Uuid>);
+pub struct Inbox(pub(in crate::operator) mpsc::UnboundedReceiver<VolumeId>);
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +178,7 @@ mod tests {
             sample::unclaimed("sdd"),
         ];
         // Another node's label does not concern us.
-        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
+        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".into() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = PassSummary::of(&PassReport::of_look(set));

@@ -33,6 +33,17 @@ pub enum Definition {
     Unread,
 }
 
+/// Why nothing new is claimed by what was seen under a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotBelieved {
+    #[error("the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} updates it")]
+    Other { name: String, why: String, so: &'static str },
+    #[error("a CRD of the sets has just changed: the sets are read again")]
+    Replaced,
+    #[error("the CRD of {kind} has not been read yet")]
+    NotRead { kind: &'static str },
+}
+
 /// UID and generation: if either differs, it is another definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrdGeneration(Option<String>, Option<i64>);
@@ -77,12 +88,12 @@ impl Definition {
     }
 
     /// Whether the definition can be believed, or why not. `None`: not known yet.
-    pub fn schema(&self, so: &str) -> Option<Result<(), String>> {
+    pub fn believed(&self, so: &'static str) -> Option<Result<(), NotBelieved>> {
         match self {
             Self::Ours(_) => Some(Ok(())),
-            Self::Other { name, why, generation: _ } => Some(Err(format!(
-                "the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} updates it"
-            ))),
+            Self::Other { name, why, generation: _ } => {
+                Some(Err(NotBelieved::Other { name: name.clone(), why: why.clone(), so }))
+            }
             Self::Absent | Self::Unread => None,
         }
     }

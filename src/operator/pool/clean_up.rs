@@ -8,6 +8,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::deleted_node::Left;
 use crate::api::crd::DevicePool;
+use crate::device::NodeName;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::leader::Leader;
@@ -17,13 +18,14 @@ impl Leader {
     /// is due.
     pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
         let volumes = self.stores.volumes.all();
-        let used =
-            |name: &str| self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
+        let used = |name: &NodeName| {
+            self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
+        };
         let (due, next) = left.due(self.stores.pools.all(), used, self.left_for, Timestamp::now());
         let mut done = true;
         for pool in due {
             // A watch may be behind.
-            if !self.exists(&pool.name_any()).await.unwrap_or(true) {
+            if !self.exists(&pool.node()).await.unwrap_or(true) {
                 done &= self.note("nodes", self.delete_pool(&pool).await);
             }
         }

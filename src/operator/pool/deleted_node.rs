@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 
 use crate::api::crd::{DevicePool, DevicePoolSpec};
+use crate::device::NodeName;
 
 /// When each pool was first seen without a Node and volumes.
 #[derive(Debug, Default)]
-pub struct Left(BTreeMap<String, Timestamp>);
+pub struct Left(BTreeMap<NodeName, Timestamp>);
 
 impl Left {
     /// The pools to delete now, and when the next one is due. `used` tells by name whether the Node or a PoolVolume of
@@ -20,14 +20,14 @@ impl Left {
     pub fn due(
         &mut self,
         pools: Vec<Arc<DevicePool>>,
-        used: impl Fn(&str) -> bool,
+        used: impl Fn(&NodeName) -> bool,
         age: SignedDuration,
         now: Timestamp,
     ) -> (Vec<Arc<DevicePool>>, Option<Timestamp>) {
         let mut left = BTreeMap::new();
         let (mut due, mut next) = (Vec::new(), None);
         for pool in pools {
-            let name = pool.name_any();
+            let name = pool.node();
             if pool.spec != DevicePoolSpec::default() || used(&name) {
                 continue;
             }
@@ -54,8 +54,8 @@ mod tests {
         Arc::new(DevicePool::new(name, DevicePoolSpec { cordon }))
     }
 
-    fn names(pools: &[Arc<DevicePool>]) -> Vec<String> {
-        pools.iter().map(|pool| pool.name_any()).collect()
+    fn names(pools: &[Arc<DevicePool>]) -> Vec<NodeName> {
+        pools.iter().map(|pool| pool.node()).collect()
     }
 
     fn at(minutes: i64) -> Timestamp {
@@ -72,7 +72,7 @@ mod tests {
         };
         assert_eq!(look(0), (vec![], Some(at(10))));
         assert_eq!(look(9), (vec![], Some(at(10))), "a look in between begins nothing anew");
-        assert_eq!(look(10), (vec!["gone".to_owned()], None));
+        assert_eq!(look(10), (vec!["gone".into()], None));
     }
 
     #[test]

@@ -113,7 +113,7 @@ async fn read(operator: &NodeOperator) -> DevicePoolStatus {
 
 async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), OperatorError> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
-    let name = &*operator.node;
+    let name = &operator.node;
     let failed = || OperatorError::api(format!("writing the status of DevicePool {name}"));
     let params = PatchParams::apply(MANAGER).force();
     let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
@@ -149,12 +149,15 @@ fn status(
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
                 let offer = offer(pool, &disks, seen, rule);
-                SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
+                SetOffer {
+                    message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
+                    ..offer
+                }
             }
             Err(problem) => SetOffer {
                 namespace: name.namespace.clone(),
                 name: name.name.clone(),
-                message: Some(problem.clone()),
+                message: Some(problem.to_string()),
                 ..SetOffer::default()
             },
         })
@@ -197,7 +200,7 @@ fn claiming(
         return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
     let (holds, reason, message) = match (&config.held_back, &config.diskmaker) {
-        (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
+        (Some(why), _) => (Holds::False, "HeldBack", why.to_string()),
         (None, Diskmaker::Runs(pod)) => {
             let words = format!(
                 "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has keeps working"
@@ -311,6 +314,7 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::{DevNo, DeviceKind, RawDisk};
+    use crate::operator::node::definition::NotBelieved;
     use crate::operator::set::relevance::Sort;
 
     fn said(config: NodeConfig) -> (String, String) {
@@ -419,7 +423,7 @@ mod tests {
             word("True", "AgentReady")
         );
         assert_eq!(said(NodeConfig { diskmaker: runs(), ..NodeConfig::default() }), word("False", "DiskmakerRuns"));
-        let held = NodeConfig { diskmaker: runs(), held_back: Some("old".to_owned()), ..NodeConfig::default() };
+        let held = NodeConfig { diskmaker: runs(), held_back: Some(NotBelieved::Replaced), ..NodeConfig::default() };
         assert_eq!(said(held), word("False", "HeldBack"));
     }
 }

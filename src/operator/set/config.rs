@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch as channel};
 
 use super::node_config::{NodeConfig, NodeObjects, Readers, look};
 use crate::operator::node::context::NodeOperator;
-use crate::operator::node::definition::{Definition, Definitions};
+use crate::operator::node::definition::{Definition, Definitions, NotBelieved};
 use crate::operator::watch::{Tells, Watched, mirror};
 
 /// The wait after a CRD was replaced, until the API server certainly uses the new one.
@@ -64,8 +64,8 @@ pub async fn keep(operator: NodeOperator, config: channel::Sender<Arc<NodeConfig
 /// Returns when the definitions have changed; by then nothing new is claimed.
 async fn follow(operator: &NodeOperator, config: &channel::Sender<Arc<NodeConfig>>, definitions: &Definitions) {
     let objects = Mutex::new(NodeObjects {
-        schema: definitions.of_sets.schema("nothing new is claimed"),
-        volume_schema: definitions.of_volumes.schema("LocalVolumes claim nothing new"),
+        schema: definitions.of_sets.believed("nothing new is claimed"),
+        volume_schema: definitions.of_volumes.believed("LocalVolumes claim nothing new"),
         // Without the CRD there are none; the watch reports them when it comes.
         volumes: (definitions.of_volumes == Definition::Absent).then(BTreeMap::new),
         ..NodeObjects::default()
@@ -130,8 +130,8 @@ async fn hand_over(
         let asks = written != judged || (!ours && now.told != told);
         let replaced = asks && Definitions::read(&operator.client).await != *definitions;
         if replaced {
-            let why = || Some(Err("a CRD of the sets has just changed: the sets are read again".to_owned()));
-            (now.schema, now.volume_schema) = (why(), why());
+            let why = Some(Err(NotBelieved::Replaced));
+            (now.schema, now.volume_schema) = (why.clone(), why);
         }
         (judged, told) = (written, now.told);
         let next = Arc::new(look(&now, &operator.node, &readers));

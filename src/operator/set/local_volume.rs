@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use super::class::Class;
 use super::parsed::{ParsedRules, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, nearest, news};
+use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::operator::{
     condition::{ConditionState, condition},
     event::{EventNote, clip},
@@ -32,7 +33,7 @@ pub enum LocalVolumeSummary {
         /// Its managementState prevents new claims.
         left_alone: bool,
     },
-    Invalid(Vec<String>),
+    Invalid(Invalid),
 }
 
 /// What a LocalVolume that was read asks of the whole cluster.
@@ -56,7 +57,7 @@ pub fn read(
 }
 
 /// What one node reports of one class.
-pub type Offers<'a> = Vec<(String, &'a SetOffer)>;
+pub type Offers<'a> = Vec<(NodeName, &'a SetOffer)>;
 
 /// What the nodes report of its classes.
 pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
@@ -65,7 +66,7 @@ pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a Devi
     for pool in pools {
         let all = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
         let own = all.iter().filter(|offer| offer.set_name().is_class_of(&object));
-        offers.extend(own.map(|offer| (pool.name_any(), offer)));
+        offers.extend(own.map(|offer| (pool.node(), offer)));
     }
     offers
 }
@@ -91,14 +92,14 @@ pub fn decide(
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
         conditions.extend(told.map(|told| now(CLASS, told)));
     }
-    let gone = |node: &str, path: &String| json!({"node": node, "path": path});
+    let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
     let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
     let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
-    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
     let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
     let (unmatched_devices, cut) = nearest(left.collect());
     let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
-    let nodes: BTreeSet<&String> = offers.iter().map(|(node, _)| node).collect();
+    let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
     let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
     let status = LocalVolumeStatus {
         observed_generation: generation.unwrap_or_default(),
@@ -124,7 +125,7 @@ fn devices(offers: &Offers<'_>) -> usize {
 fn valid(read: &LocalVolumeSummary) -> ConditionState {
     match read {
         LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
     }
 }
 
@@ -138,7 +139,7 @@ fn found(offers: &Offers<'_>) -> ConditionState {
 
 /// `node: path` of each path that leads to no device.
 fn away(offers: &Offers<'_>) -> Vec<String> {
-    let of = |(node, offer): &(String, &SetOffer)| {
+    let of = |(node, offer): &(NodeName, &SetOffer)| {
         let node = node.clone();
         offer.missing_device_paths.iter().map(move |path| format!("{node}: {path}")).collect::<Vec<_>>()
     };
@@ -148,11 +149,11 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
 fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
     let devices = devices(offers);
-    let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
+    let on: BTreeSet<&NodeName> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     let problem = match read {
         LocalVolumeSummary::Invalid(problems) => {
-            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
+            Some(("Invalid", format!("nothing new is claimed: {}", problems.first())))
         }
         LocalVolumeSummary::Valid { left_alone: true, .. } => {
             Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
@@ -179,7 +180,7 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
         offer.unmatched.iter().map(move |left| format!("{node}: {}: {}", left.device, left.reason))
     }));
     said.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
-    let not_named = |(_, offer): &(String, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
+    let not_named = |(_, offer): &(NodeName, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
     let omitted: usize = offers.iter().map(not_named).sum();
     let more = match said.len().saturating_sub(NAMED) + omitted {
         0 => String::new(),

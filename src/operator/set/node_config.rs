@@ -11,11 +11,12 @@ use kube::ResourceExt;
 
 use super::parsed::Parsed;
 use crate::api::{
-    Node,
+    Invalid, Node,
     crd::{DevicePool, LocalVolume, LocalVolumeSet},
 };
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
+use crate::operator::node::definition::NotBelieved;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,14 +25,14 @@ pub struct NodeConfig {
     pub complete: bool,
     /// By name: a rule, or what is wrong with the set. A LocalVolume has one for each class, named `<name>/<class>`, or
     /// `<name>/*` with what is wrong with it.
-    pub sets: BTreeMap<SetName, Result<Rule, String>>,
+    pub sets: BTreeMap<SetName, Result<Rule, Invalid>>,
     pub cordoned: bool,
     /// Whether the DevicePool exists.
     pub pool_exists: bool,
     /// Why nothing new is claimed, whatever the sets say.
-    pub held_back: Option<String>,
+    pub held_back: Option<NotBelieved>,
     /// Why LocalVolumes claim nothing new.
-    pub volumes_held_back: Option<String>,
+    pub volumes_held_back: Option<NotBelieved>,
     /// Whether another operator takes disks here.
     pub diskmaker: Diskmaker,
 }
@@ -60,8 +61,8 @@ pub(super) struct NodeObjects {
     pub volumes: Option<BTreeMap<String, Arc<LocalVolume>>>,
     pub node: Option<Arc<KubeNode>>,
     pub pool: Option<Option<Arc<DevicePool>>>,
-    pub schema: Option<Result<(), String>>,
-    pub volume_schema: Option<Result<(), String>>,
+    pub schema: Option<Result<(), NotBelieved>>,
+    pub volume_schema: Option<Result<(), NotBelieved>>,
     pub diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
     /// How many times sets or LocalVolumes were reported.
     pub told: u64,
@@ -75,13 +76,13 @@ pub(super) struct Readers {
 }
 
 /// The config that these objects make; `readers` only avoid reading a spec twice.
-pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> NodeConfig {
+pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> NodeConfig {
     let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
-    let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
+    let held = |schema: &Option<Result<(), NotBelieved>>, kind| match schema {
         Some(Ok(())) => None,
         Some(Err(why)) => Some(why.clone()),
-        None => Some(format!("the CRD of {kind} has not been read yet")),
+        None => Some(NotBelieved::NotRead { kind }),
     };
     let (held_back, volumes_held_back) = (held(schema, "LocalVolumeSet"), held(volume_schema, "LocalVolume"));
     let (labels, taints) = match node {
@@ -90,9 +91,9 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Node
         }
         None => (BTreeMap::new(), Vec::new()),
     };
-    let here = Node { name: name.to_owned(), labels };
+    let here = Node { name: name.clone(), labels };
     // Claimed disks stay with their set: this only prevents new claims.
-    let admitted = |mut rule: Rule, held_back: &Option<String>| {
+    let admitted = |mut rule: Rule, held_back: &Option<NotBelieved>| {
         let is_tainted = || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations));
         rule.node = match rule.node {
             NodeMatch::Selected if held_back.is_some() => NodeMatch::HeldBack,
@@ -131,15 +132,15 @@ fn name_of(object: &impl ResourceExt) -> SetName {
 /// The rules of one object by their names, or what is wrong with it under `otherwise`.
 fn rules_of(
     otherwise: SetName,
-    reading: &Result<Vec<Rule>, Vec<String>>,
+    reading: &Result<Vec<Rule>, Invalid>,
     admitted: impl Fn(Rule) -> Rule,
-) -> Vec<(SetName, Result<Rule, String>)> {
+) -> Vec<(SetName, Result<Rule, Invalid>)> {
     match reading {
         Ok(rules) => {
             let named = |rule: &Rule| (rule.set.name.clone(), Ok(admitted(rule.clone())));
             rules.iter().map(named).collect()
         }
-        Err(problems) => vec![(otherwise, Err(problems.join("; ")))],
+        Err(problems) => vec![(otherwise, Err(problems.clone()))],
     }
 }
 
@@ -214,10 +215,10 @@ mod tests {
     }
 
     fn seen(objects: &NodeObjects) -> NodeConfig {
-        look(objects, "n", &Readers::default())
+        look(objects, &"n".into(), &Readers::default())
     }
 
-    fn rule(objects: &NodeObjects) -> Result<Rule, String> {
+    fn rule(objects: &NodeObjects) -> Result<Rule, Invalid> {
         seen(objects).sets[&SetName::new("d", "s")].clone()
     }
 
@@ -232,6 +233,7 @@ mod tests {
     fn an_unknown_field_makes_no_rule_and_is_named() {
         let words =
             rule(&objects(json!({"storageClassName": "fast", "dryrun": true}), json!([]))).expect_err("refused");
+        let words = words.to_string();
         assert!(words.contains("dryrun") && words.contains("dryRun"), "{words}");
     }
 
@@ -259,9 +261,9 @@ mod tests {
     #[test]
     fn under_a_crd_of_another_version_nothing_new_is_claimed_and_it_is_said() {
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
-        objects.schema = Some(Err("old".to_owned()));
+        objects.schema = Some(Err(NotBelieved::Replaced));
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
-        assert_eq!(seen(&objects).held_back.as_deref(), Some("old"));
+        assert_eq!(seen(&objects).held_back, Some(NotBelieved::Replaced));
         objects.schema = None;
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
     }
@@ -321,15 +323,19 @@ mod tests {
         assert_eq!(names(&seen(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
         assert_eq!(seen(&objects).rules().len(), 3);
 
-        objects.volume_schema = Some(Err("the operator's".to_owned()));
+        objects.volume_schema = Some(Err(NotBelieved::Replaced));
         let config = seen(&objects);
         let node = |name: &str| config.sets[&key(name)].as_ref().map(|rule| rule.node);
         assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::HeldBack)));
-        assert_eq!((config.held_back.clone(), config.volumes_held_back.as_deref()), (None, Some("the operator's")));
+        assert_eq!((config.held_back.clone(), config.volumes_held_back.clone()), (None, Some(NotBelieved::Replaced)));
 
         objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
         let config = seen(&objects);
         assert_eq!(names(&config), ["s", "s/*"]);
-        assert!(config.sets[&key("s/*")].as_ref().is_err_and(|words| words.contains("spec.dryRun: unknown field")));
+        assert!(
+            config.sets[&key("s/*")]
+                .as_ref()
+                .is_err_and(|invalid| invalid.to_string().contains("spec.dryRun: unknown field"))
+        );
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{
-    Node, Problem,
+    Invalid, Node,
     crd::{LocalVolume, LocalVolumeSet},
     local_volume,
     node_selector::may_select,
@@ -20,7 +20,7 @@ use crate::api::{
 use crate::claim::Rule;
 
 /// The rules of one object, or all that is wrong with it.
-pub type ParsedRules = Arc<Result<Vec<Rule>, Vec<String>>>;
+pub type ParsedRules = Arc<Result<Vec<Rule>, Invalid>>;
 
 /// A kind of object that says which disks may be used.
 pub trait SetObject: Resource<DynamicType = ()> + Serialize {
@@ -28,7 +28,7 @@ pub trait SetObject: Resource<DynamicType = ()> + Serialize {
 
     fn spec(&self) -> &Value;
 
-    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>>;
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Invalid>;
 
     /// The classes that it names, even if it is not valid.
     fn classes(&self) -> Vec<&str>;
@@ -41,7 +41,7 @@ impl SetObject for LocalVolumeSet {
         &self.spec
     }
 
-    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>> {
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Invalid> {
         parse_set(value, node, 0).map(|rule| vec![rule])
     }
 
@@ -57,7 +57,7 @@ impl SetObject for LocalVolume {
         &self.spec
     }
 
-    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>> {
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Invalid> {
         parse_volume(value, node, 0)
     }
 
@@ -116,19 +116,18 @@ impl<K: SetObject> Parsed<K> {
 }
 
 /// Reads an object as this node's agent would.
-fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>> {
-    let mut value = serde_json::to_value(object).map_err(|error| vec![error.to_string()])?;
+fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Invalid> {
+    let mut value = serde_json::to_value(object).map_err(Invalid::whole)?;
     // Items of a list may come without these fields.
     (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));
-    let read = K::parse(&value, node);
-    read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    K::parse(&value, node)
 }
 
 /// How many nodes a valid nodeSelector selects.
 pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> usize {
     let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return nodes.len() };
     let selects = |node: &PartialObjectMeta<KubeNode>| {
-        may_select(selector, &Node { name: node.name_any(), labels: node.labels().clone() })
+        may_select(selector, &Node { name: node.name_any().into(), labels: node.labels().clone() })
     };
     nodes.iter().filter(|node| selects(node.as_ref())).count()
 }
@@ -155,7 +154,7 @@ mod tests {
         let other = read(&set("slow", "1Gi"));
         assert_eq!(other.as_ref().as_ref().expect("valid")[0].class, "slow");
         let wrong = read(&set("slow", "much"));
-        assert!(wrong.as_ref().as_ref().is_err_and(|words| words[0].contains("minSize")), "{wrong:?}");
+        assert!(wrong.as_ref().as_ref().is_err_and(|invalid| invalid.first().contains("minSize")), "{wrong:?}");
         assert!(parsed.of_any_node(&[]).is_empty());
         assert!(!Arc::ptr_eq(&wrong, &read(&set("slow", "much"))), "what is gone is forgotten");
     }
@@ -168,7 +167,7 @@ mod tests {
         let (set, parsed) = (Arc::new(set), Parsed::default());
         let read = |zone: &str| {
             let labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
-            parsed.of(std::slice::from_ref(&set), &Node { name: "n".to_owned(), labels }).remove(0)
+            parsed.of(std::slice::from_ref(&set), &Node { name: "n".into(), labels }).remove(0)
         };
         let selected = |reading: &ParsedRules| reading.as_ref().as_ref().expect("valid")[0].node;
         let first = read("a");

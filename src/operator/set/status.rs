@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::parsed::{ParsedRules, selected};
+use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::operator::{
     condition::{ConditionState, condition},
     event::{EventNote, clip},
@@ -39,7 +40,7 @@ pub enum SetSummary {
         nodes: usize,
         dry_run: bool,
     },
-    Invalid(Vec<String>),
+    Invalid(Invalid),
 }
 
 /// What a set that was read asks of the whole cluster.
@@ -63,12 +64,12 @@ pub fn read(
 pub fn offers<'a>(
     set: &LocalVolumeSet,
     pools: impl IntoIterator<Item = &'a DevicePool>,
-) -> BTreeMap<String, &'a SetOffer> {
+) -> BTreeMap<NodeName, &'a SetOffer> {
     let name = SetName::new(set.namespace().unwrap_or_default(), set.name_any());
     let of = |pool: &'a DevicePool| {
         let offers = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
         let offer = offers.iter().find(|offer| offer.set_name() == name)?;
-        Some((pool.name_any(), offer))
+        Some((pool.node(), offer))
     };
     pools.into_iter().filter_map(of).collect()
 }
@@ -78,7 +79,7 @@ pub fn decide(
     set: &LocalVolumeSet,
     read: &SetSummary,
     class: Option<&Class>,
-    offers: &BTreeMap<String, &SetOffer>,
+    offers: &BTreeMap<NodeName, &SetOffer>,
 ) -> (LocalVolumeSetStatus, Vec<EventNote>) {
     let before = set.status.clone().unwrap_or_default();
     let generation = set.metadata.generation;
@@ -93,10 +94,10 @@ pub fn decide(
         let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
         i32::try_from(sum).unwrap_or(i32::MAX)
     };
-    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
     let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
     let (unmatched_devices, unmatched_cut) = nearest(left.collect());
-    let would = |node: &str, device: &String| json!({"node": node, "device": device});
+    let would = |node: &NodeName, device: &String| json!({"node": node, "device": device});
     let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
     let (would_take_devices, would_cut) = nearest(would.collect());
     let omitted = |of: fn(&SetOffer) -> i64| offers.values().map(|offer| of(offer).max(0)).fold(0, i64::saturating_add);
@@ -130,19 +131,17 @@ pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
 fn valid(read: &SetSummary) -> ConditionState {
     match read {
         SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        SetSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        SetSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
     }
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> ConditionState {
+fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> ConditionState {
     let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
     let problem = match read {
-        SetSummary::Invalid(problems) => {
-            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
-        }
+        SetSummary::Invalid(problems) => Some(("Invalid", format!("nothing new is claimed: {}", problems.first()))),
         SetSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
             Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
         }
@@ -157,7 +156,7 @@ fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Conditi
     }
 }
 
-fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
+fn would_take(offers: &BTreeMap<NodeName, &SetOffer>) -> String {
     let more = |offer: &SetOffer| usize::try_from(offer.would_take_omitted).unwrap_or(0);
     let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
     let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
@@ -166,7 +165,7 @@ fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
 }
 
 /// The nodes' reports of the set, after the main message.
-fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
+fn with_words(first: String, offers: &BTreeMap<NodeName, &SetOffer>) -> String {
     let said: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
     match said.len() {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::erased::Erased;
@@ -17,6 +16,7 @@ use super::spec::NodeObject;
 use super::{modes, node_capacity, offered, spec};
 use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
+use crate::device::NodeName;
 use crate::host::chain;
 use crate::operator::controller::stores::Stores;
 use crate::operator::volume::latest_volume::LatestVolume;
@@ -46,7 +46,7 @@ pub struct ClusterVolumes {
 }
 
 impl ClusterVolumes {
-    pub(super) fn node_exists(&self, node: &str) -> bool {
+    pub(super) fn node_exists(&self, node: &NodeName) -> bool {
         self.stores.nodes.get(node).is_some()
     }
 
@@ -101,7 +101,7 @@ fn unknown(error: crate::operator::OperatorError) -> Error {
 
 /// Which node is asked for a volume, or why none can serve it.
 impl ClusterVolumes {
-    fn choose(&self, wanted: &VolumeRequest, tried: &[String]) -> Result<String, Error> {
+    fn choose(&self, wanted: &VolumeRequest, tried: &[NodeName]) -> Result<NodeName, Error> {
         let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
         let modes = self.modes(wanted, &candidates);
         if let Some(node) = modes.refused(&wanted.nodes) {
@@ -123,14 +123,14 @@ impl ClusterVolumes {
     /// The room of the named nodes, or of all.
     fn rooms(
         &self,
-        named: Option<&[String]>,
+        named: Option<&[NodeName]>,
         selector: &Selector,
         usage: Option<WantedUsage>,
-    ) -> BTreeMap<String, Capacity> {
+    ) -> BTreeMap<NodeName, Capacity> {
         let (pools, promised) = match named {
             None => (self.stores.pools.all(), self.stores.volumes.all_groups()),
             Some(named) => {
-                let named: BTreeSet<&String> = named.iter().collect();
+                let named: BTreeSet<&NodeName> = named.iter().collect();
                 let pools = named.iter().filter_map(|node| self.stores.pools.get(node)).collect();
                 (pools, named.iter().flat_map(|node| self.stores.volumes.group(node)).collect())
             }
@@ -141,7 +141,7 @@ impl ClusterVolumes {
     fn modes(&self, wanted: &VolumeRequest, candidates: &[Candidate]) -> Modes {
         let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
         let mut pools = self.stores.pools.all();
-        pools.retain(|pool| self.node_exists(&pool.name_any()));
+        pools.retain(|pool| self.node_exists(&pool.node()));
         modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
     }
 
@@ -175,7 +175,7 @@ impl Volumes for ClusterVolumes {
     async fn create(&self, wanted: VolumeRequest) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
         let made = self.to_its_end(id, |this| this.make(id, wanted)).await?;
-        tracing::info!(volume = %id, name = made.name, node = made.node, size = made.size, "the volume is there");
+        tracing::info!(volume = %id, name = made.name, node = made.node.as_str(), size = made.size, "the volume is there");
         Ok(made)
     }
 
@@ -213,13 +213,13 @@ impl Volumes for ClusterVolumes {
         &self,
         selector: Selector,
         usage: Option<WantedUsage>,
-        node: Option<String>,
+        node: Option<NodeName>,
     ) -> Result<Capacity, Error> {
         self.synced()?;
         if self.offered(&selector, None).is_err() {
             return Ok(Capacity::ANYTHING);
         }
-        let refused = || self.refused_modes.of(&selector, node.as_deref()?, Instant::now());
+        let refused = || self.refused_modes.of(&selector, node.as_ref()?, Instant::now());
         let usage = usage.or_else(refused);
         let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
         rooms.retain(|name, _| self.node_exists(name));

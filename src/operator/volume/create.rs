@@ -281,11 +281,11 @@ mod tests {
     #[test]
     fn a_volume_on_an_excluded_node_is_withdrawn_waited_for_or_refused_in_words() {
         let mut wanted = wanted("pvc-1");
-        wanted.nodes = Nodes::Preferred(vec!["other".to_owned()]);
+        wanted.nodes = Nodes::Preferred(vec!["other".into()]);
         let acts =
             ["withdraw, anew", "withdraw, anew", "withdraw, anew", "aborted", "exists", "precondition", "aborted"];
         assert_eq!(table(&wanted, FACTS, |object| object), acts);
-        wanted.nodes = Nodes::AnyOf(vec!["other".to_owned(), "n".to_owned()]);
+        wanted.nodes = Nodes::AnyOf(vec!["other".into(), "n".into()]);
         assert_eq!(table(&wanted, FACTS, |object| object)[4], "ok");
     }
 

@@ -6,7 +6,7 @@
 use kube::ResourceExt as _;
 
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
-use crate::device::label::VolumeRecord;
+use crate::device::{NodeName, label::VolumeRecord};
 
 /// What is on the disks of this node.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub enum VolumeAction {
 }
 
 /// Decides about one volume of `node`.
-pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> VolumeAction {
+pub fn decide(object: Option<&PoolVolume>, node: &NodeName, disk: OnDisk<'_>) -> VolumeAction {
     let Some(object) = object else {
         return match disk {
             OnDisk::Volume { record: Some(_), .. } => VolumeAction::Restore,
@@ -62,7 +62,7 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Volu
             | OnDisk::NotKnown => VolumeAction::Nothing,
         };
     };
-    if object.spec.node != node {
+    if object.spec.node != *node {
         return VolumeAction::Nothing;
     }
     let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
@@ -136,7 +136,7 @@ mod tests {
 
     fn object(phase: Phase) -> PoolVolume {
         let spec = PoolVolumeSpec {
-            node: "n".to_owned(),
+            node: "n".into(),
             volume_name: "pvc-1".to_owned(),
             required: 1 << 20,
             limit: None,
@@ -150,6 +150,10 @@ mod tests {
         object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
         object.status = Some(PoolVolumeStatus { phase, ..PoolVolumeStatus::default() });
         object
+    }
+
+    fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> VolumeAction {
+        super::decide(object, &node.into(), disk)
     }
 
     fn deleted(phase: Phase, intent: Intent) -> PoolVolume {

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::api::{Node, node_selector};
 use crate::claim::{AskPromises, NoAnswer, Promise};
+use crate::device::NodeName;
 use crate::host::links;
 use crate::host::timeout::Timeouts;
 use crate::operator::error::OperatorError;
@@ -33,7 +34,7 @@ struct ForeignVolume {
 }
 
 /// Asks the API server, on a thread of its own: it blocks.
-pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
+pub fn ask(client: Client, node: NodeName, runtime: Handle) -> AskPromises {
     let mut timeouts = Timeouts::new(PATH_TIMEOUT);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
@@ -51,10 +52,10 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     })
 }
 
-async fn list(client: &Client, name: &str) -> Result<Vec<ForeignVolume>, OperatorError> {
+async fn list(client: &Client, name: &NodeName) -> Result<Vec<ForeignVolume>, OperatorError> {
     let nodes: Api<KubeNode> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(OperatorError::api(format!("reading the Node {name}")))?;
-    let here = Node { name: name.to_owned(), labels: node.labels().clone() };
+    let here = Node { name: name.clone(), labels: node.labels().clone() };
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let mut named = Vec::new();
     let mut page = ListParams::default().limit(PAGE);

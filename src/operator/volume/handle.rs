@@ -8,14 +8,24 @@ use kube::ResourceExt as _;
 use crate::api::crd::{Intent, PoolVolumeSpec};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
+use crate::device::NodeName;
 use crate::operator::bytes::signed;
 use crate::volume::TOPOLOGY_KEY;
 
+/// Why a PersistentVolume does not say where its data is.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandleError {
+    #[error("has no spec")]
+    NoSpec,
+    #[error("names no node by {TOPOLOGY_KEY}")]
+    NoNode,
+}
+
 /// The spec that orders the erasure of the volume, or why there is none.
-pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, String> {
-    let spec = volume.spec.as_ref().ok_or("has no spec")?;
+pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, HandleError> {
+    let spec = volume.spec.as_ref().ok_or(HandleError::NoSpec)?;
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    let node = required.and_then(node).ok_or_else(|| format!("names no node by {TOPOLOGY_KEY}"))?;
+    let node = required.and_then(node).ok_or(HandleError::NoNode)?;
     let capacity = spec.capacity.as_ref().and_then(|capacity| capacity.get("storage"));
     let bytes = capacity.and_then(|quantity| quantity::parse(&quantity.0).ok()).unwrap_or_default();
     let block = spec.volume_mode.as_deref() == Some("Block");
@@ -42,11 +52,11 @@ pub fn bound_to(volume: &PersistentVolume) -> Option<String> {
     (phase == Some("Bound")).then(|| claim.unwrap_or_else(|| "it does not say which".to_owned()))
 }
 
-fn node(selector: &NodeSelector) -> Option<String> {
+fn node(selector: &NodeSelector) -> Option<NodeName> {
     let requirements = selector.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
     let mut ours = requirements.filter(|requirement| requirement.key == TOPOLOGY_KEY && requirement.operator == "In");
     match ours.next()?.values.as_deref()? {
-        [node] => Some(node.clone()),
+        [node] => Some(node.as_str().into()),
         _ => None,
     }
 }
@@ -84,7 +94,7 @@ mod tests {
     #[test]
     fn one_that_does_not_say_which_node_is_refused() {
         for affinity in [json!(null), affinity("kubernetes.io/hostname", &["n"]), affinity(TOPOLOGY_KEY, &["n", "m"])] {
-            assert!(order(&persistent(affinity)).is_err());
+            assert_eq!(order(&persistent(affinity)), Err(HandleError::NoNode));
         }
     }
 }

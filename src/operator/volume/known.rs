@@ -9,7 +9,6 @@ use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Config;
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
@@ -39,17 +38,17 @@ impl KnownVolumes {
     }
 
     /// The last state that could be read.
-    pub fn get(&self, id: Uuid) -> Option<Arc<PoolVolume>> {
-        self.0.get(&name(id))
+    pub fn get(&self, id: VolumeId) -> Option<Arc<PoolVolume>> {
+        self.0.get(&id.to_string())
     }
 
     /// Its object exists, but this version cannot read its present state.
-    pub fn is_unread(&self, id: Uuid) -> bool {
-        self.0.unread(&name(id)).is_some()
+    pub fn is_unread(&self, id: VolumeId) -> bool {
+        self.0.unread(&id.to_string()).is_some()
     }
 
-    pub fn ids(&self) -> Vec<Uuid> {
-        self.0.by_key().keys().filter_map(|name| id_of(name)).collect()
+    pub fn ids(&self) -> Vec<VolumeId> {
+        self.0.by_key().keys().filter_map(|name| name.parse().ok()).collect()
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
@@ -82,14 +81,6 @@ impl Relists {
     }
 }
 
-fn name(id: Uuid) -> String {
-    VolumeId::from(id).to_string()
-}
-
-fn id_of(name: &str) -> Option<Uuid> {
-    Some(name.parse::<VolumeId>().ok()?.uuid())
-}
-
 /// Keeps `known` in step, and orders a look at each volume that changed.
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
@@ -99,9 +90,9 @@ pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
 }
 
 /// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
-fn to_look_at(event: &StoreEvent<'_>) -> Option<Uuid> {
+fn to_look_at(event: &StoreEvent<'_>) -> Option<VolumeId> {
     match event {
-        StoreEvent::Object(name) | StoreEvent::Gone(name) => id_of(name),
+        StoreEvent::Object(name) | StoreEvent::Gone(name) => name.parse().ok(),
         StoreEvent::List | StoreEvent::Unread => None,
     }
 }
@@ -140,7 +131,7 @@ mod tests {
         of_uid(name, uid, version, phase).0.expect("readable")
     }
 
-    fn id(name: &str) -> Uuid {
+    fn id(name: &str) -> VolumeId {
         name.parse().expect("an id")
     }
 
@@ -149,7 +140,7 @@ mod tests {
     }
 
     /// Returns the volumes to look at.
-    async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<Uuid> {
+    async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<VolumeId> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
         follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(to_look_at(&event))).await;
@@ -168,7 +159,7 @@ mod tests {
         take(&known, list([object(A, 1, "Melting"), object(B, 2, "Ready")])).await;
         assert!(known.is_complete());
         assert_eq!((phase_of(&known, A), phase_of(&known, B)), (None, Some(Phase::Ready)));
-        assert_eq!(take(&known, [Event::Apply(object(B, 3, "Melting"))]).await, Vec::<Uuid>::new());
+        assert_eq!(take(&known, [Event::Apply(object(B, 3, "Melting"))]).await, Vec::<VolumeId>::new());
         assert_eq!(phase_of(&known, B), Some(Phase::Ready), "the last that was known of it stays");
         assert_eq!(take(&known, [Event::Apply(object(A, 4, "Ready"))]).await, [id(A)]);
         assert_eq!(phase_of(&known, A), Some(Phase::Ready));
@@ -183,7 +174,7 @@ mod tests {
         let unread = || [A, B].map(|name| known.is_unread(id(name)));
         take(&known, list([object(A, 1, "Melting"), object(B, 2, "Ready")])).await;
         assert_eq!(unread(), [true, false]);
-        assert_eq!(take(&known, [Event::Apply(object(B, 3, "Melting"))]).await, Vec::<Uuid>::new());
+        assert_eq!(take(&known, [Event::Apply(object(B, 3, "Melting"))]).await, Vec::<VolumeId>::new());
         assert_eq!(unread(), [true, true], "what was known of it is not what it says now");
         assert_eq!(take(&known, [Event::Apply(object(A, 4, "Ready"))]).await, [id(A)]);
         assert_eq!(take(&known, [Event::Delete(object(B, 5, "Melting"))]).await, [id(B)]);
@@ -198,7 +189,7 @@ mod tests {
     async fn an_object_whose_name_is_no_id_is_nobodys_to_look_at() {
         let known = KnownVolumes::default();
         take(&known, list([object("mine", 1, "Ready"), object(A, 2, "Ready")])).await;
-        assert_eq!(take(&known, [Event::Apply(object("mine", 3, "Ready"))]).await, Vec::<Uuid>::new());
+        assert_eq!(take(&known, [Event::Apply(object("mine", 3, "Ready"))]).await, Vec::<VolumeId>::new());
         assert_eq!(known.ids(), [id(A)]);
     }
 

@@ -16,7 +16,7 @@ use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::OperatorError;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
-use crate::volume::{VolumeGuard, VolumeId};
+use crate::volume::VolumeGuard;
 
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
@@ -27,7 +27,8 @@ impl VolumeReconcile {
         }
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => {
+            Err(invalid) => {
+                let message = chain(&invalid);
                 return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
@@ -79,11 +80,12 @@ impl VolumeReconcile {
     pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => {
+            Err(invalid) => {
+                let message = chain(&invalid);
                 return self.refuse(object, Phase::Failed, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
+        let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let (object, made) = self.make_on_some_disk(object, &wanted, &Arc::new(guard)).await?;
         self.operator.pool_changed();
         match made {

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use kube::ResourceExt as _;
-
 use super::node_capacity::selects;
 use super::offered::{allowed, mode_names};
 use crate::api::crd::{DevicePool, SetOffer};
 use crate::claim::Rule;
+use crate::device::NodeName;
 use crate::volume::{Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.
@@ -21,9 +20,9 @@ const NAMED: usize = 3;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Modes {
     /// A set there allows the mode, whatever room it has.
-    able: BTreeSet<String>,
+    able: BTreeSet<NodeName>,
     /// No set there allows it.
-    barred: BTreeSet<String>,
+    barred: BTreeSet<NodeName>,
 }
 
 /// The modes by the nodes' DevicePools. A node without a disk of such a set has no room, and is not in the result. A
@@ -46,34 +45,34 @@ pub fn modes<'a>(
         let offers = pool.status.iter().flat_map(|status| &status.sets);
         let here: Vec<&SetOffer> = offers.filter(|offer| offer.devices > 0 && selects(selector, offer)).collect();
         if here.iter().any(allows) {
-            modes.able.insert(pool.name_any());
+            modes.able.insert(pool.node());
         } else if !here.is_empty() {
-            modes.barred.insert(pool.name_any());
+            modes.barred.insert(pool.node());
         }
     }
     modes
 }
 
 impl Modes {
-    pub fn bars(&self, node: &str) -> bool {
+    pub fn bars(&self, node: &NodeName) -> bool {
         self.barred.contains(node)
     }
 
     /// A node that cannot serve the request, if no other node can.
-    pub fn refused<'a>(&'a self, nodes: &'a Nodes) -> Option<&'a str> {
+    pub fn refused<'a>(&'a self, nodes: &'a Nodes) -> Option<&'a NodeName> {
         match nodes {
             Nodes::Preferred(named) | Nodes::AnyOf(named) => {
-                named.first().filter(|_| named.iter().all(|node| self.bars(node))).map(String::as_str)
+                named.first().filter(|_| named.iter().all(|node| self.bars(node)))
             }
-            Nodes::Any => self.barred.first().filter(|_| self.able.is_empty()).map(String::as_str),
+            Nodes::Any => self.barred.first().filter(|_| self.able.is_empty()),
         }
     }
 
     /// The answer in that case, in one sentence.
-    pub fn refusal(&self, node: &str, wanted: &VolumeRequest) -> Error {
+    pub fn refusal(&self, node: &NodeName, wanted: &VolumeRequest) -> Error {
         let (asked, only) = mode_names(wanted.usage);
         let selector = &wanted.selector;
-        let named: Vec<&str> = self.able.iter().take(NAMED).map(String::as_str).collect();
+        let named: Vec<&str> = self.able.iter().take(NAMED).map(NodeName::as_str).collect();
         let scheduler = "the scheduler does not know volume modes and has to choose another node; a nodeSelector of \
                          the pod, or a class for each mode, saves it the search";
         let others = match (named.is_empty(), self.able.len().saturating_sub(NAMED)) {
@@ -135,8 +134,8 @@ mod tests {
         [("block", json!("Block")), ("files", json!("Filesystem")), ("any", Value::Null)]
     }
 
-    fn names(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn names(names: &[&str]) -> BTreeSet<NodeName> {
+        names.iter().map(|name| NodeName::from(*name)).collect()
     }
 
     #[test]
@@ -159,20 +158,20 @@ mod tests {
     #[test]
     fn a_request_whose_nodes_are_all_barred_is_refused_and_where_one_is_not_that_one_is_left() {
         let modes = Modes { able: names(&["b"]), barred: names(&["a", "c"]) };
-        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(modes.refused(&Nodes::Preferred(of(&["a"]))), Some("a"));
-        assert_eq!(modes.refused(&Nodes::AnyOf(of(&["c", "a"]))), Some("c"));
+        let of = |names: &[&str]| names.iter().map(|name| NodeName::from(*name)).collect::<Vec<_>>();
+        assert_eq!(modes.refused(&Nodes::Preferred(of(&["a"]))), Some(&"a".into()));
+        assert_eq!(modes.refused(&Nodes::AnyOf(of(&["c", "a"]))), Some(&"c".into()));
         for (nodes, why) in [(&["a", "b"], "one is left"), (&["a", "x"], "the agent of x says what is wrong there")] {
             assert_eq!(modes.refused(&Nodes::AnyOf(of(nodes))), None, "{why}");
         }
         assert_eq!(modes.refused(&Nodes::Any), None);
-        assert_eq!(Modes { able: names(&[]), ..modes }.refused(&Nodes::Any), Some("a"));
+        assert_eq!(Modes { able: names(&[]), ..modes }.refused(&Nodes::Any), Some(&"a".into()));
     }
 
     #[test]
     fn the_answer_is_one_sentence_with_the_modes_and_the_nodes_that_can_serve_it() {
         let said = |able: &[&str]| {
-            let error = Modes { able: names(able), barred: names(&["raw"]) }.refusal("raw", &wanted("x"));
+            let error = Modes { able: names(able), barred: names(&["raw"]) }.refusal(&"raw".into(), &wanted("x"));
             let Error::Exhausted(words) = error else { panic!("the scheduler is to choose again: {error:?}") };
             words
         };

@@ -14,7 +14,7 @@ use crate::api::{
     quantity,
 };
 use crate::claim::VolumeMode;
-use crate::device::SetName;
+use crate::device::{NodeName, SetName};
 use crate::operator::bytes::bytes;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
@@ -22,7 +22,7 @@ use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage
 const NAMED: usize = 5;
 
 /// The node that a volume is promised on: it takes room there, and is on no disk yet.
-pub fn promised_on(volume: &PoolVolume) -> Option<&str> {
+pub fn promised_on(volume: &PoolVolume) -> Option<&NodeName> {
     matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
 }
 
@@ -35,7 +35,7 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
     }
     let parameters = spec["parameters"].as_object().into_iter().flatten();
     let spec = PoolVolumeSpec {
-        node: spec["node"].as_str()?.to_owned(),
+        node: spec["node"].as_str()?.into(),
         volume_name: spec["volumeName"].as_str().unwrap_or_default().to_owned(),
         required: spec["required"].as_i64()?,
         limit: None,
@@ -56,16 +56,16 @@ pub fn rooms<'a>(
     volumes: impl IntoIterator<Item = &'a PoolVolume>,
     selector: &Selector,
     usage: Option<WantedUsage>,
-) -> BTreeMap<String, Capacity> {
-    let mut promised: BTreeMap<&str, Vec<&PoolVolume>> = BTreeMap::new();
+) -> BTreeMap<NodeName, Capacity> {
+    let mut promised: BTreeMap<&NodeName, Vec<&PoolVolume>> = BTreeMap::new();
     for volume in volumes {
         if let Some(node) = promised_on(volume) {
             promised.entry(node).or_default().push(volume);
         }
     }
     let room = |pool: &DevicePool| {
-        let name = pool.name_any();
-        let promised = promised.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+        let name = pool.node();
+        let promised = promised.get(&name).map_or(&[][..], Vec::as_slice);
         let room = room(pool, promised, selector, usage);
         (name, room)
     };
@@ -129,10 +129,10 @@ pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
 /// The node to ask. `tried` have refused already.
 pub fn choose(
     wanted: &VolumeRequest,
-    rooms: &BTreeMap<String, Capacity>,
-    exists: impl Fn(&str) -> bool,
-    tried: &[String],
-) -> Result<String, Error> {
+    rooms: &BTreeMap<NodeName, Capacity>,
+    exists: impl Fn(&NodeName) -> bool,
+    tried: &[NodeName],
+) -> Result<NodeName, Error> {
     let named = match &wanted.nodes {
         Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => nodes.as_slice(),
         Nodes::Any => &[],
@@ -145,16 +145,16 @@ pub fn choose(
             (false, _) => Err(Error::Exhausted(format!("node {first} does not exist"))),
         };
     }
-    let allowed: BTreeSet<&str> = named.iter().map(String::as_str).collect();
-    let allows = |node: &str| wanted.nodes == Nodes::Any || allowed.contains(node);
-    let open = |node: &str| allows(node) && exists(node) && !tried.iter().any(|tried| tried == node);
+    let allowed: BTreeSet<&NodeName> = named.iter().collect();
+    let allows = |node: &NodeName| wanted.nodes == Nodes::Any || allowed.contains(node);
+    let open = |node: &NodeName| allows(node) && exists(node) && !tried.contains(node);
     let large_enough = |room: &&Capacity| room.largest > 0 && room.largest >= wanted.required;
     let fits = |room: &&Capacity| large_enough(room) && wanted.limit.is_none_or(|limit| room.smallest <= limit);
-    let fitting = |node: &str| rooms.get(node).filter(|_| open(node)).filter(fits);
+    let fitting = |node: &NodeName| rooms.get(node).filter(|_| open(node)).filter(fits);
     let chosen = match &wanted.nodes {
         Nodes::Preferred(nodes) => nodes.iter().find(|node| fitting(node).is_some()).cloned(),
         Nodes::AnyOf(_) | Nodes::Any => {
-            let order = |(a, room_a): &(&String, &Capacity), (b, room_b): &(&String, &Capacity)| {
+            let order = |(a, room_a): &(&NodeName, &Capacity), (b, room_b): &(&NodeName, &Capacity)| {
                 (room_a.largest, room_a.available).cmp(&(room_b.largest, room_b.available)).then(b.cmp(a))
             };
             let all = rooms.keys().filter_map(|node| Some((node, fitting(node)?)));
@@ -174,7 +174,7 @@ pub fn choose(
     })
 }
 
-fn nobody(wanted: &VolumeRequest, rooms: &BTreeMap<String, Capacity>, open: &dyn Fn(&str) -> bool) -> String {
+fn nobody(wanted: &VolumeRequest, rooms: &BTreeMap<NodeName, Capacity>, open: &dyn Fn(&NodeName) -> bool) -> String {
     let required = quantity::short(wanted.required);
     let mut open: Vec<_> = rooms.iter().filter(|(node, _)| open(node)).collect();
     open.sort_by(|(a, room_a), (b, room_b)| room_b.largest.cmp(&room_a.largest).then(a.cmp(b)));
@@ -193,7 +193,7 @@ mod tests {
     use super::super::sample::{GIB, in_phase, pool, status_condition, wanted};
     use super::*;
 
-    fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<String, Capacity> {
+    fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<NodeName, Capacity> {
         rooms(pools, volumes, &wanted("x").selector, Some(WantedUsage::Mount(None)))
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn what_is_promised_is_not_offered_again_until_it_is_on_a_disk() {
         let promise = |phase, node: &str| {
             let mut volume = in_phase(phase);
-            volume.spec.node = node.to_owned();
+            volume.spec.node = node.into();
             volume
         };
         let pools = [pool("a", [3, 3, 1])];
@@ -274,16 +274,15 @@ mod tests {
         assert_eq!(total([]), Capacity::default());
     }
 
-    fn pick(nodes: Nodes, pools: &[DevicePool], tried: &[&str]) -> Result<String, Error> {
+    fn pick(nodes: Nodes, pools: &[DevicePool], tried: &[&str]) -> Result<NodeName, Error> {
         let mut wanted = wanted("x");
         wanted.required = 3 * GIB;
         wanted.nodes = nodes;
-        let tried: Vec<String> = tried.iter().map(|node| (*node).to_owned()).collect();
-        choose(&wanted, &seen(pools, &[]), |node| node != "gone", &tried)
+        choose(&wanted, &seen(pools, &[]), |node| *node != "gone", &names(tried))
     }
 
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn names(names: &[&str]) -> Vec<NodeName> {
+        names.iter().map(|name| NodeName::from(*name)).collect()
     }
 
     #[test]

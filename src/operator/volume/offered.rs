@@ -45,8 +45,7 @@ pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec
     if !rules.is_empty() {
         return Ok(rules);
     }
-    let invalid =
-        |candidate: &Candidate| Some((candidate.what.clone(), candidate.reading.as_ref().as_ref().err()?.join("; ")));
+    let invalid = |candidate: &'a Candidate| Some((&candidate.what, candidate.reading.as_ref().as_ref().err()?));
     Err(Error::Precondition(match candidates.iter().find_map(invalid) {
         Some((what, problems)) => format!("{what}, which should give disks to {selector}, is not valid: {problems}"),
         None => format!(

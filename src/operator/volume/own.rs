@@ -8,13 +8,12 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::claim::NoAnswer;
 use crate::device::{
-    DiskId, SetName,
+    DiskId, NodeName, SetName,
     label::{SetRef, VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
@@ -27,14 +26,14 @@ const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 
 /// Asks the API server, on a thread of its own: it blocks.
-pub fn ask(client: Client, node: String, runtime: Handle) -> AskVolumes {
+pub fn ask(client: Client, node: NodeName, runtime: Handle) -> AskVolumes {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(OperatorError::no_answer)
     })
 }
 
-async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, OperatorError> {
+async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, OperatorError> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
@@ -45,7 +44,7 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, Operat
             listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(told_by(object).map_err(OperatorError::Refused)?);
+            told.extend(told_by(object)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -56,16 +55,16 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, Operat
 
 /// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for
 /// its device: if even the device cannot be read, nothing is known of any device.
-fn told_by(object: DynamicObject) -> Result<Option<ReportedVolume>, String> {
+fn told_by(object: DynamicObject) -> Result<Option<ReportedVolume>, OperatorError> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
-    let (id, is_made) = (id_of(&name), object.data["status"]["size"].is_number());
+    let (id, is_made) = (name.parse().ok(), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
         (Err(_), Value::String(disk)) => {
             Ok(Some(ReportedVolume { disk: DiskId::named(disk), id, volume: None, is_made }))
         }
-        (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
+        (Err(source), _) => Err(OperatorError::Unreadable { name, source }),
     }
 }
 
@@ -86,16 +85,11 @@ fn named_by(object: &PoolVolume) -> Option<ReportedVolume> {
     });
     // A volume that was not made yet has no size, even if its deletion is ordered.
     let is_made = status.size.is_some();
-    Some(ReportedVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
-}
-
-/// The name of a PoolVolume is the id of its volume.
-fn id_of(name: &str) -> Option<Uuid> {
-    name.parse::<VolumeId>().ok().map(|id| id.uuid())
+    Some(ReportedVolume { disk: DiskId::named(disk), id: object.name_any().parse().ok(), volume, is_made })
 }
 
 /// The volume as its disk would describe it. `otherwise`: its filesystem, if the object does not say which.
-pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(Uuid, VolumeRecord)> {
+pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(VolumeId, VolumeRecord)> {
     let (wanted, status) = (request(object).ok()?, object.status.as_ref()?);
     let made = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok());
     let usage = match wanted.usage {
@@ -118,6 +112,7 @@ pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Op
 mod tests {
     use super::super::sample::{being_deleted, in_phase};
     use super::*;
+    use crate::operator::error::error_message;
 
     #[test]
     fn a_volume_that_this_version_cannot_read_keeps_its_device_and_holds_up_no_other() {
@@ -130,9 +125,9 @@ mod tests {
             told_by(serde_json::from_value(value).expect("an object"))
         };
         let on = |disk: &str| ReportedVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
-        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
-        assert_eq!(told(Value::Null), Ok(None), "it is on none");
-        let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
+        assert_eq!(told(serde_json::json!("serial-1")).expect("its disk is read"), Some(on("serial-1")));
+        assert_eq!(told(Value::Null).expect("there is no disk"), None, "it is on none");
+        let error = error_message(&told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known"));
         assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
     }
 

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{Namespace, NodeSelectorTerm, PersistentVolume};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
-use uuid::Uuid;
 
+use crate::device::NodeName;
 use crate::operator::client::is_object_name;
 use crate::operator::error::OperatorError;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
@@ -22,7 +22,12 @@ const PAGE: u32 = 500;
 
 /// Whether a PersistentVolume claims the volume for this node. The provisioner gives it the name of the volume; one
 /// that a person or a backup created may have any name.
-pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, OperatorError> {
+pub async fn is_claimed(
+    client: Client,
+    volume_name: &str,
+    id: VolumeId,
+    node: &NodeName,
+) -> Result<bool, OperatorError> {
     if is_claimed_by_name(client.clone(), volume_name, id, node).await? {
         return Ok(true);
     }
@@ -44,8 +49,8 @@ pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str)
 pub async fn is_claimed_by_name(
     client: Client,
     volume_name: &str,
-    id: Uuid,
-    node: &str,
+    id: VolumeId,
+    node: &NodeName,
 ) -> Result<bool, OperatorError> {
     if !is_object_name(volume_name) {
         return Ok(false);
@@ -55,18 +60,18 @@ pub async fn is_claimed_by_name(
     Ok(found.is_some_and(|found| claims(&found, id, node)))
 }
 
-fn claims(volume: &PersistentVolume, id: Uuid, node: &str) -> bool {
+fn claims(volume: &PersistentVolume, id: VolumeId, node: &NodeName) -> bool {
     let Some(spec) = &volume.spec else { return false };
-    let handle = VolumeId::from(id).to_string();
+    let handle = id.to_string();
     let ours = spec.csi.as_ref().is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == handle);
     let terms = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     ours && terms.is_some_and(|terms| terms.node_selector_terms.iter().any(|term| names(term, node)))
 }
 
-fn names(term: &NodeSelectorTerm, node: &str) -> bool {
+fn names(term: &NodeSelectorTerm, node: &NodeName) -> bool {
     term.match_expressions.iter().flatten().any(|wanted| {
         let values = wanted.values.as_deref().unwrap_or_default();
-        wanted.key == TOPOLOGY_KEY && wanted.operator == "In" && values == [node]
+        wanted.key == TOPOLOGY_KEY && wanted.operator == "In" && matches!(values, [value] if node == value)
     })
 }
 
@@ -90,11 +95,11 @@ mod tests {
     #[test]
     fn only_a_persistent_volume_of_this_driver_handle_and_node_claims_a_volume() {
         let id = VolumeId::of_name("pvc-1");
-        let handle = id.to_string();
-        assert!(claims(&volume(DRIVER_NAME, &handle, "n"), id.uuid(), "n"));
-        assert!(!claims(&volume("other.csi", &handle, "n"), id.uuid(), "n"));
-        assert!(!claims(&volume(DRIVER_NAME, "x", "n"), id.uuid(), "n"));
-        assert!(!claims(&volume(DRIVER_NAME, &handle, "m"), id.uuid(), "n"));
-        assert!(!claims(&PersistentVolume::default(), id.uuid(), "n"));
+        let (handle, n) = (id.to_string(), NodeName::from("n"));
+        assert!(claims(&volume(DRIVER_NAME, &handle, "n"), id, &n));
+        assert!(!claims(&volume("other.csi", &handle, "n"), id, &n));
+        assert!(!claims(&volume(DRIVER_NAME, "x", "n"), id, &n));
+        assert!(!claims(&volume(DRIVER_NAME, &handle, "m"), id, &n));
+        assert!(!claims(&PersistentVolume::default(), id, &n));
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
@@ -32,7 +31,7 @@ const VOLUME_RETRY_AT_MOST: Duration = Duration::from_secs(300);
 pub async fn keep(
     operator: NodeOperator,
     known: KnownVolumes,
-    mut inbox: mpsc::UnboundedReceiver<Uuid>,
+    mut inbox: mpsc::UnboundedReceiver<VolumeId>,
     mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
     mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
@@ -73,7 +72,7 @@ async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
         // Another writer was faster: the watch will report it, and another look does no harm.
         if !error.is_conflict() {
-            tracing::warn!(volume = %VolumeId::from(work.id), error = error_message(&error), "trying again later");
+            tracing::warn!(volume = %work.id, error = error_message(&error), "trying again later");
         }
         Requeue::Again
     })
@@ -84,20 +83,20 @@ async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
 struct Queue {
     running: JoinSet<Requeue>,
     /// The volume of each task.
-    busy: HashMap<task::Id, Uuid>,
+    busy: HashMap<task::Id, VolumeId>,
     /// The volumes under way that are due once more.
-    again: HashSet<Uuid>,
+    again: HashSet<VolumeId>,
     /// How many times each failed, whatever the reason.
-    failures: HashMap<Uuid, u32>,
+    failures: HashMap<VolumeId, u32>,
     /// The volumes that could not be made.
-    not_made: HashMap<Uuid, NotMade>,
+    not_made: HashMap<VolumeId, NotMade>,
     /// One time for each volume: the end of a try replaces the time of an earlier one.
-    due: HashMap<Uuid, Instant>,
+    due: HashMap<VolumeId, Instant>,
 }
 
 impl Queue {
     /// Begins the work on a volume. If it is under way already, it is due again after that, and `work` is dropped.
-    fn begin(&mut self, id: Uuid, work: impl Future<Output = Requeue> + Send + 'static) {
+    fn begin(&mut self, id: VolumeId, work: impl Future<Output = Requeue> + Send + 'static) {
         if self.busy.values().any(|busy| *busy == id) {
             self.again.insert(id);
             return;
@@ -107,12 +106,12 @@ impl Queue {
         self.busy.insert(task, id);
     }
 
-    fn not_made(&self, id: Uuid) -> Option<NotMade> {
+    fn not_made(&self, id: VolumeId) -> Option<NotMade> {
         self.not_made.get(&id).cloned()
     }
 
     /// Waits for the next volume that is due without an event. May be dropped at any time.
-    async fn next(&mut self) -> Uuid {
+    async fn next(&mut self) -> VolumeId {
         loop {
             let first = self.due.iter().min_by_key(|(_, at)| **at).map(|(id, at)| (*id, *at));
             let time = async {
@@ -139,9 +138,9 @@ impl Queue {
     }
 
     /// The volume of a task that has ended, if something happened to the volume meanwhile.
-    fn ended(&mut self, ended: Result<(task::Id, Requeue), JoinError>) -> Option<Uuid> {
+    fn ended(&mut self, ended: Result<(task::Id, Requeue), JoinError>) -> Option<VolumeId> {
         let (task, next) = ended.unwrap_or_else(|error| {
-            let volume = self.busy.get(&error.id()).map(|id| VolumeId::from(*id).to_string());
+            let volume = self.busy.get(&error.id()).map(|id| id.to_string());
             tracing::error!(volume, %error, "a bug ended the work on a volume; trying again later");
             (error.id(), Requeue::Again)
         });
@@ -150,7 +149,7 @@ impl Queue {
         self.again.remove(&id).then_some(id)
     }
 
-    fn end(&mut self, id: Uuid, next: Requeue, now: Instant) {
+    fn end(&mut self, id: VolumeId, next: Requeue, now: Instant) {
         let mut later = || {
             let times = self.failures.entry(id).or_default();
             *times += 1;
@@ -192,11 +191,11 @@ async fn in_slot<T>(slots: &Semaphore, limit: Duration, work: impl Future<Output
     }
 }
 
-async fn everything(operator: &NodeOperator, known: &KnownVolumes) -> Vec<Uuid> {
+async fn everything(operator: &NodeOperator, known: &KnownVolumes) -> Vec<VolumeId> {
     let pool = Arc::clone(&operator.pool);
     let on_disk =
         tokio::task::spawn_blocking(move || pool.volumes().into_iter().map(|view| view.id).collect::<Vec<_>>());
-    let mut ids: HashSet<Uuid> = known.ids().into_iter().collect();
+    let mut ids: HashSet<VolumeId> = known.ids().into_iter().collect();
     ids.extend(on_disk.await.unwrap_or_default());
     ids.into_iter().collect()
 }
@@ -207,10 +206,10 @@ mod tests {
     use super::*;
     use crate::api::crd::VolumeReason;
 
-    const ID: Uuid = Uuid::from_u128(1);
+    const ID: VolumeId = VolumeId::from_u128(1);
 
     /// Waits for the end of one try; returns the volume if it is due again at once.
-    async fn ended(queue: &mut Queue) -> Option<Uuid> {
+    async fn ended(queue: &mut Queue) -> Option<VolumeId> {
         let ended = queue.running.join_next_with_id().await.expect("something is under way");
         queue.ended(ended)
     }
@@ -218,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_volume_is_worked_on_once_at_a_time_and_once_more_if_it_was_due_meanwhile() {
         let mut queue = Queue::default();
-        for id in [ID, ID, Uuid::nil()] {
+        for id in [ID, ID, VolumeId::from_u128(0)] {
             queue.begin(id, async { Requeue::Done });
         }
         assert_eq!(queue.running.len(), 2);

@@ -41,7 +41,7 @@ impl VolumeReconcile {
         {
             let differs = match request(object) {
                 Ok(wanted) => difference(record, view.size, &wanted),
-                Err(why) => Some(why),
+                Err(invalid) => Some(chain(&invalid)),
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
@@ -65,7 +65,7 @@ impl VolumeReconcile {
             .as_ref()
             .is_some_and(|status| status.size.is_some() && status.disk.as_deref() == Some(view.disk.as_str()));
         if !is_its
-            || object.spec.node != *self.operator.node
+            || object.spec.node != self.operator.node
             || view.conflict.is_some()
             || view.standing != Standing::Ready
         {
@@ -137,10 +137,10 @@ impl VolumeReconcile {
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let api = self.api();
                 let object = api.get(&name).await.map_err(OperatorError::api(format!("reading PoolVolume {name}")))?;
-                if object.spec.node != *self.operator.node {
+                if object.spec.node != self.operator.node {
                     tracing::error!(
                         volume = name,
-                        other = object.spec.node,
+                        other = object.spec.node.as_str(),
                         "the volume is on a disk of this node, but its object names another disk; nothing is done \
                          until one of the two is gone"
                     );

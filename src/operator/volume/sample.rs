@@ -23,14 +23,14 @@ pub fn wanted(name: &str) -> VolumeRequest {
         usage: WantedUsage::Mount(None),
         parameters: BTreeMap::from([("class".to_owned(), "fast".to_owned())]),
         selector: Selector { class: Some("fast".to_owned()), set: None },
-        nodes: Nodes::Preferred(vec!["n".to_owned()]),
+        nodes: Nodes::Preferred(vec!["n".into()]),
         timeout: Duration::from_secs(10),
     }
 }
 
 /// The object of that request on node `n`, in the given phase.
 pub fn in_phase(phase: Phase) -> PoolVolume {
-    let mut object = spec::object(&wanted("pvc-1"), "n");
+    let mut object = spec::object(&wanted("pvc-1"), &"n".into());
     object.metadata.uid = Some("u1".to_owned());
     object.metadata.resource_version = Some("10".to_owned());
     object.status = Some(PoolVolumeStatus { phase, ..PoolVolumeStatus::default() });

@@ -17,11 +17,11 @@ use crate::api::{
 };
 use crate::claim::VolumeMode;
 use crate::device::{
-    SetName,
+    NodeName, SetName,
     label::{VolumeRecord, VolumeUsage},
 };
 use crate::health::{Condition, Finding, HealthReason};
-use crate::host::FsKind;
+use crate::host::{FsKind, UnknownFilesystem};
 use crate::operator::bytes::{bytes, signed};
 use crate::operator::health;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
@@ -55,7 +55,7 @@ pub fn differs(object: &PoolVolume) -> bool {
 }
 
 /// The object that asks `node` for a volume. It is created with the finalizer.
-pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
+pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
     let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, timeout: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
@@ -86,7 +86,7 @@ pub fn of_spec(id: VolumeId, spec: PoolVolumeSpec) -> PoolVolume {
 }
 
 /// Whether the request allows `node`.
-pub fn allows(nodes: &Nodes, node: &str) -> bool {
+pub fn allows(nodes: &Nodes, node: &NodeName) -> bool {
     match nodes {
         Nodes::Any => true,
         Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => nodes.iter().any(|allowed| allowed == node),
@@ -173,29 +173,36 @@ pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
     })
 }
 
+/// Why an object is no request.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("the volume {volume:?} has the id {id}, not {object}: this object was not made by the driver")]
+    OtherId { volume: String, id: VolumeId, object: String },
+    #[error("spec.{field} is negative: {value}")]
+    Negative { field: &'static str, value: i64 },
+    #[error("spec.fsType")]
+    Filesystem(#[source] UnknownFilesystem),
+}
+
 /// The request that an object means, or why it is not valid.
-pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
+pub fn request(object: &PoolVolume) -> Result<CreateRequest, RequestError> {
     let spec = &object.spec;
     let id = VolumeId::of_name(&spec.volume_name);
     let name = object.name_any();
     if id.to_string() != name {
-        return Err(format!(
-            "the volume {:?} has the id {id}, not {name}: this object was not made by the driver",
-            spec.volume_name
-        ));
+        return Err(RequestError::OtherId { volume: spec.volume_name.clone(), id, object: name });
     }
-    let bytes =
-        |field: &str, value: i64| u64::try_from(value).map_err(|_| format!("spec.{field} is negative: {value}"));
+    let bytes = |field, value: i64| u64::try_from(value).map_err(|_| RequestError::Negative { field, value });
     let usage = match (spec.volume_mode, &spec.fs_type) {
         (VolumeMode::Block, _) => WantedUsage::Block,
         (VolumeMode::Filesystem, None) => WantedUsage::Mount(None),
         (VolumeMode::Filesystem, Some(text)) => {
-            WantedUsage::Mount(Some(text.parse::<FsKind>().map_err(|error| format!("spec.fsType: {error}"))?))
+            WantedUsage::Mount(Some(text.parse::<FsKind>().map_err(RequestError::Filesystem)?))
         }
     };
     let parameter = |name: &str| spec.parameters.get(name).cloned();
     Ok(CreateRequest {
-        id: id.uuid(),
+        id,
         name: spec.volume_name.clone(),
         required: bytes("required", spec.required)?,
         limit: spec.limit.map(|limit| bytes("limit", limit)).transpose()?,
@@ -206,7 +213,7 @@ pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
 }
 
 /// The object of a volume that has none, from what its disk says.
-pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVolume {
+pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> PoolVolume {
     let VolumeRecord { name, required, limit, parameters, usage, fs_size: _, found: _ } = record;
     let (volume_mode, fs_type) = match usage {
         VolumeUsage::Block => (VolumeMode::Block, None),
@@ -223,7 +230,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVol
         size: None,
         intent: Intent::Keep,
     };
-    of_spec(VolumeId::from(view.id), spec)
+    of_spec(view.id, spec)
 }
 
 /// Whether the Node object of a volume exists.

@@ -5,7 +5,7 @@ use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
 };
-use crate::device::{DiskId, label::VolumeUsage};
+use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::{bytes::signed, condition::condition, health};
@@ -19,7 +19,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub fn of(error: &PoolError, node: &str) -> Self {
+    pub fn of(error: &PoolError, node: &NodeName) -> Self {
         let reason = match error {
             _ if error.is_locked() => VolumeReason::Locked,
             PoolError::NoPlace(NoPlace::Limit { .. }) => VolumeReason::Limit,
@@ -70,7 +70,7 @@ impl Refusal {
     }
 
     /// The same refusal, for when the agent stops trying.
-    pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
+    pub fn given_up(self, node: &NodeName, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
             VolumeReason::JournalFailed => "the state directory failed".to_owned(),
@@ -110,8 +110,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
         (Phase::Found, None) => Some(format!(
             "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; `localpool \
              volume adopt {}` in the agent's pod makes it usable",
-            view.disk,
-            crate::volume::VolumeId::from(view.id)
+            view.disk, view.id
         )),
         (_, None) => None,
     };
@@ -198,7 +197,7 @@ mod tests {
     fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
         let id = VolumeId::of_name("pvc-1");
         let view = VolumeView {
-            id: id.uuid(),
+            id,
             record: None,
             size: 5 << 20,
             formatted: false,
@@ -210,7 +209,7 @@ mod tests {
             node: Default::default(),
         };
         let spec = PoolVolumeSpec {
-            node: "n".to_owned(),
+            node: "n".into(),
             volume_name: "pvc-1".to_owned(),
             required: 5 << 20,
             limit: None,

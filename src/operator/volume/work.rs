@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use uuid::Uuid;
 
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
@@ -55,7 +54,7 @@ pub(super) struct VolumeReconcile {
     pub known: KnownVolumes,
     pub config: Arc<NodeConfig>,
     pub seen: Arc<PassSummary>,
-    pub id: Uuid,
+    pub id: VolumeId,
     pub not_made: Option<NotMade>,
 }
 
@@ -65,7 +64,7 @@ impl VolumeReconcile {
     }
 
     pub fn name(&self) -> String {
-        VolumeId::from(self.id).to_string()
+        self.id.to_string()
     }
 
     pub async fn blocking<T: Send + 'static>(
@@ -171,7 +170,7 @@ impl VolumeReconcile {
     }
 
     async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
+        let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let id = self.id;
         let deleted = self
             .blocking(move |pool| {
@@ -207,7 +206,7 @@ impl VolumeReconcile {
     }
 
     async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, OperatorError> {
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
+        let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let id = self.id;
         let grown = self
             .blocking(move |pool| {

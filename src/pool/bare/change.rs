@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::{BareDevice, BareState, unmap_all};
+use crate::device::VolumeId;
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
 use crate::host::{Access, DEVICE_LOCK_TIMEOUT, Openers, ZeroingBudget};
 use crate::pool::{
@@ -59,7 +58,7 @@ impl BareDevice {
     }
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
-    pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), BareError> {
+    pub fn delete(&self, id: VolumeId, policy: ErasePolicy) -> Result<(), BareError> {
         let state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         let disk = self.disk(&state)?;
         self.has(id)?;
@@ -78,7 +77,7 @@ impl BareDevice {
     }
 
     /// Whoever waited for the device may find another volume there.
-    fn has(&self, id: Uuid) -> Result<(), BareError> {
+    fn has(&self, id: VolumeId) -> Result<(), BareError> {
         match self.claim()?.volume {
             Some(volume) if volume.id == id => Ok(()),
             Some(_) | None => {
@@ -89,7 +88,7 @@ impl BareDevice {
 
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
-    pub fn begin_format(&self, id: Uuid) -> Result<(), BareError> {
+    pub fn begin_format(&self, id: VolumeId) -> Result<(), BareError> {
         let mut state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         self.disk(&state)?;
         let claim = self.claim()?;
@@ -101,7 +100,7 @@ impl BareDevice {
     }
 
     /// Changes the volume's own record.
-    pub fn change_volume(&self, id: Uuid, change: impl FnOnce(&mut BareVolume)) -> Result<(), BareError> {
+    pub fn change_volume(&self, id: VolumeId, change: impl FnOnce(&mut BareVolume)) -> Result<(), BareError> {
         self.has(id)?;
         self.journal
             .change_bare(&self.id, |claim| claim.volume.as_mut().filter(|volume| volume.id == id).map(change))?;
@@ -109,7 +108,7 @@ impl BareDevice {
     }
 
     /// Its volume becomes another one, found, its data as it is.
-    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), BareError> {
+    pub fn give_other_id(&self, id: VolumeId, fresh: VolumeId, name: &str) -> Result<(), BareError> {
         let state = self.lock_within(DEVICE_LOCK_TIMEOUT)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::{BareDevice, BareState, NotReady, whole};
 use crate::device::{
-    DiskId,
+    DiskId, VolumeId,
     label::{Hardware, VolumeUsage},
 };
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk, Signature};
@@ -92,7 +90,7 @@ impl BareDevice {
     }
 
     /// What is on the device and not the filesystem of that volume.
-    fn not_of(&self, volume: Uuid, raw: &RawDisk) -> Option<String> {
+    fn not_of(&self, volume: VolumeId, raw: &RawDisk) -> Option<String> {
         let contents = match self.host.probe(raw) {
             Probe::Looked(contents) => contents,
             Probe::Failed(why) => return Some(format!("content that could not be read: {why}")),
@@ -168,7 +166,7 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
 
 /// Two records of the device say two things, and either may be the older one.
 pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostClaim) -> String {
-    let settle = |volume: &Uuid| format!("`localpool volume settle {volume} --keep {id}`");
+    let settle = |volume: &VolumeId| format!("`localpool volume settle {volume} --keep {id}`");
     let is = match (&claim.volume, &claim.erasing) {
         (Some(volume), _) => format!("it holds volume {}", volume.id),
         (None, Some(erasing)) => format!("volume {} is being erased there", erasing.was),

@@ -110,12 +110,12 @@ impl BareDevice {
             let disputed = claim.should_be_blank();
             match &mut claim.volume {
                 // The journal was behind: the filesystem is the volume's own. Anything else is formatted over.
-                Some(volume) if disputed && found == Some(volume.id) => volume.formatted = true,
+                Some(volume) if disputed && found == Some(volume.id.uuid()) => volume.formatted = true,
                 Some(volume) if disputed => volume.formatting = true,
                 Some(_) => {}
                 None => {
                     (claim.clean, claim.cleaned) = (false, 0);
-                    claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+                    claim.erasing = Some(EraseRecord { was: Uuid::nil().into(), policy: ErasePolicy::Zero, cursor: 0 });
                     claim.erasing_usage = None;
                 }
             }

@@ -5,10 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
 
-use uuid::Uuid;
-
 use super::{JournalStore, Making};
-use crate::device::DiskId;
+use crate::device::{DiskId, VolumeId};
 use crate::pool::earlier::LastSeen;
 use crate::pool::error::StoreError;
 use crate::pool::journal::{Journal, KnownDisk};
@@ -18,7 +16,7 @@ use crate::pool::journal::{Journal, KnownDisk};
 pub struct Begun<'j> {
     store: &'j JournalStore,
     disk: DiskId,
-    volume: Uuid,
+    volume: VolumeId,
     before: Before,
 }
 
@@ -34,7 +32,7 @@ enum Before {
 
 /// What was being made before a disk was looked at.
 pub struct BeforeLook {
-    now: BTreeSet<(DiskId, Uuid)>,
+    now: BTreeSet<(DiskId, VolumeId)>,
     begun: u64,
 }
 
@@ -116,7 +114,7 @@ impl JournalStore {
 
     /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
     /// before; what the journal has there besides is kept until a look at it.
-    pub fn begin(&self, volume: Uuid, disk: &DiskId, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
+    pub fn begin(&self, volume: VolumeId, disk: &DiskId, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
         {
             let mut making = self.making();
             making.now.insert((disk.clone(), volume));

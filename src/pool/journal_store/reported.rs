@@ -6,11 +6,9 @@
 
 use std::sync::atomic::Ordering;
 
-use uuid::Uuid;
-
 use super::JournalStore;
 use crate::claim::NoAnswer;
-use crate::device::{DiskId, may_be_hardware};
+use crate::device::{DiskId, VolumeId, may_be_hardware};
 use crate::pool::{
     error::StoreError,
     journal::{BareClaim, Journal, LostClaim, LostVolume},
@@ -22,7 +20,7 @@ pub struct ReportedVolume {
     /// Labelled or bare.
     pub disk: DiskId,
     /// `None`: the object is not called as one of ours is.
-    pub id: Option<Uuid>,
+    pub id: Option<VolumeId>,
     /// `None`: this version cannot read what it is.
     pub volume: Option<LostVolume>,
     /// Somebody may have used it; else it was only to be made.

@@ -1,24 +1,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::JournalStore;
 use crate::device::{
-    DiskId, HardwareId, SetName,
+    DiskId, HardwareId, SetName, VolumeId,
     label::{Layout, SetRef},
 };
 use crate::host::fake::FakeHost;
 use crate::pool::journal::KnownDisk;
 
-const A: Uuid = Uuid::from_u128(1);
-const B: Uuid = Uuid::from_u128(2);
+const A: VolumeId = VolumeId::from_u128(1);
+const B: VolumeId = VolumeId::from_u128(2);
 
 fn store() -> JournalStore {
     JournalStore::open(Arc::new(FakeHost::default())).expect("a journal")
 }
 
-fn disk(volumes: &[Uuid]) -> KnownDisk {
+fn disk(volumes: &[VolumeId]) -> KnownDisk {
     KnownDisk {
         set: SetRef::new(SetName::new("d", "s"), "u"),
         layout: Layout::Carved {},
@@ -40,12 +38,12 @@ fn one() -> DiskId {
     named("one")
 }
 
-fn look(store: &JournalStore, id: &DiskId, volumes: &[Uuid]) {
+fn look(store: &JournalStore, id: &DiskId, volumes: &[VolumeId]) {
     let before = store.before_look();
     store.know(id, disk(volumes), &before).expect("written");
 }
 
-fn on(store: &JournalStore, id: &DiskId) -> Vec<Uuid> {
+fn on(store: &JournalStore, id: &DiskId) -> Vec<VolumeId> {
     let known = store.known(|disk| disk == id).pop();
     known.and_then(|(_, known)| known.volumes).into_iter().flatten().collect()
 }
@@ -94,7 +92,7 @@ fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
     assert!(store.known(|_| true).is_empty(), "a disk that was given back meanwhile is not missed");
     look(&store, &one(), &[]);
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
-    assert_eq!(on(&store, &one()), Vec::<Uuid>::new());
+    assert_eq!(on(&store, &one()), Vec::<VolumeId>::new());
     drop(store.begin(A, &one(), disk(&[])).expect("written"));
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("nothing to write");
     assert_eq!(on(&store, &one()), [A], "the first time may have left it there");

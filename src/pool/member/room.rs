@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::Member;
+use crate::device::VolumeId;
 use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLockGuard, ZeroingBudget};
 use crate::pool::{
     erase::{GIVE_WAY, zeroed_in_call},
@@ -102,7 +101,7 @@ impl Member {
 /// more than one call waits for. The worker then goes on.
 fn zeroed<'m>(
     member: &'m LabelledDisk,
-    id: Uuid,
+    id: VolumeId,
     timeout: Duration,
     to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
 ) -> Result<DeviceLockGuard<'m, LabelledState>, PoolError> {

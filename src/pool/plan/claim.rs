@@ -10,6 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::step::{Plan, PlanError, Step};
+use crate::device::NodeName;
 use crate::device::label::{FREE_SLOT_TYPE, Hardware, LABEL_EXTENT, LABEL_TYPE, Label, Layout, SetRef};
 use crate::host::Geometry;
 use crate::host::table::{Entry, Name, Table};
@@ -24,7 +25,7 @@ pub const LABEL_NUMBER: u32 = 1;
 pub struct NewLabel {
     pub geometry: Geometry,
     pub cluster: String,
-    pub node: String,
+    pub node: NodeName,
     pub hardware: Hardware,
     pub set: SetRef,
     pub layout: Layout,

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::step::{Plan, PlanError, Step};
+use crate::device::VolumeId;
 use crate::device::label::{FREE_SLOT_TYPE, VOLUME_TYPE, VolumeRecord, VolumeUsage};
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};
@@ -18,7 +17,7 @@ use crate::pool::extents::ExtentSet;
 #[derive(Clone, Debug)]
 pub struct PlannedVolume {
     /// Becomes the partition's GUID.
-    pub id: Uuid,
+    pub id: VolumeId,
     pub record: VolumeRecord,
 }
 
@@ -43,8 +42,13 @@ pub fn create(content: &Content, site: Site, volume: &PlannedVolume) -> Result<P
         }
         Site::Space(extent) => return Err(PlanError::Taken { extent }),
     };
-    let entry =
-        Entry { kind: VOLUME_TYPE, guid: volume.id, extent, attributes: 0, name: Name::tail(&volume.record.name) };
+    let entry = Entry {
+        kind: VOLUME_TYPE,
+        guid: volume.id.uuid(),
+        extent,
+        attributes: 0,
+        name: Name::tail(&volume.record.name),
+    };
     let table = content.table.with(number, Some(entry))?;
     let mut clean = content.clean();
     let mut steps = zeroing(&volume.record, extent, &clean);

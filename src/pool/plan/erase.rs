@@ -10,6 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::step::{Plan, PlanError, Step};
+use crate::device::VolumeId;
 use crate::device::label::{ERASING_TYPE, ErasePolicy, EraseRecord, FREE_SLOT_TYPE};
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};
@@ -32,7 +33,7 @@ pub struct EraseWork {
 }
 
 /// Plans the deletion; `guid` is fresh and random.
-pub fn delete(content: &Content, id: Uuid, policy: ErasePolicy, guid: Uuid) -> Result<Plan, PlanError> {
+pub fn delete(content: &Content, id: VolumeId, policy: ErasePolicy, guid: Uuid) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let extent = volume.entry.extent;
     let name = Name::tail("localpool erasing");
@@ -67,7 +68,7 @@ pub fn next_erase(content: &Content, failed: &BTreeSet<Uuid>) -> Option<EraseWor
 /// After a chunk was zeroed and synced: the cursor follows.
 pub fn erase_advanced(content: &Content, work: &EraseWork, done: Extent) -> Plan {
     let mut label = content.pruned_label();
-    let was = label.erasing.get(&work.guid).map_or(Uuid::nil(), |r| r.was);
+    let was = label.erasing.get(&work.guid).map_or(Uuid::nil().into(), |r| r.was);
     label.erasing.insert(work.guid, EraseRecord { was, policy: work.policy, cursor: done.end });
     Plan(vec![Step::Label(Arc::new(label))])
 }

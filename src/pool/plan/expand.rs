@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::create::zeroing;
 use super::step::{Plan, PlanError, Step};
-use crate::device::label::VOLUME_TYPE;
+use crate::device::{VolumeId, label::VOLUME_TYPE};
 use crate::host::Extent;
 use crate::pool::content::Content;
 use crate::pool::extents::MIB;
 
 /// Plans the growth to at least `required` bytes; an empty plan where the volume is large enough.
-pub fn expand(content: &Content, id: Uuid, required: u64) -> Result<Plan, PlanError> {
+pub fn expand(content: &Content, id: VolumeId, required: u64) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     if required <= volume.size() {
         return Ok(Plan::default());

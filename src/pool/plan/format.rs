@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::step::{Plan, PlanError, Step};
+use crate::device::VolumeId;
 use crate::device::label::{FORMATTED, Label, VolumeRecord};
 use crate::host::table::{Entry, Name};
 use crate::pool::content::Content;
 
 /// After mkfs and its sync: the attribute bit that says never again.
-pub fn formatted(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
+pub fn formatted(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     if volume.formatted() {
         return Ok(Plan::default());
@@ -24,7 +23,7 @@ pub fn formatted(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
 }
 
 /// After mkfs or a growth: the filesystem fills a device of `size` bytes.
-pub fn grown(content: &Content, id: Uuid, size: u64) -> Result<Plan, PlanError> {
+pub fn grown(content: &Content, id: VolumeId, size: u64) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     match label.volumes.get_mut(&id) {
@@ -37,7 +36,7 @@ pub fn grown(content: &Content, id: Uuid, size: u64) -> Result<Plan, PlanError> 
 }
 
 /// A volume whose description the label has lost gets it again.
-pub fn describe_volume(content: &Content, id: Uuid, record: &VolumeRecord) -> Result<Plan, PlanError> {
+pub fn describe_volume(content: &Content, id: VolumeId, record: &VolumeRecord) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     if volume.record.is_some() {
         return Ok(Plan::default());
@@ -48,7 +47,7 @@ pub fn describe_volume(content: &Content, id: Uuid, record: &VolumeRecord) -> Re
 }
 
 /// A volume that came with an adopted disk becomes one like any other.
-pub fn adopt_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
+pub fn adopt_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     if let Some(record) = label.volumes.get_mut(&id) {
@@ -58,7 +57,7 @@ pub fn adopt_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
 }
 
 /// The volume waits for its adoption from now on.
-pub fn disown_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
+pub fn disown_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     if let Some(record) = label.volumes.get_mut(&id) {
@@ -69,14 +68,14 @@ pub fn disown_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
 
 /// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its partition
 /// is mapped anew, so that its links have the new id; in use: nothing has changed.
-pub fn give_other_id(content: &Content, id: Uuid, fresh: Uuid, name: &str) -> Result<Plan, PlanError> {
+pub fn give_other_id(content: &Content, id: VolumeId, fresh: VolumeId, name: &str) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     if let Some(record) = volume.record {
         // The old description stays until no entry has its id: stopped in between, the volume is still described.
         label.volumes.insert(fresh, VolumeRecord { name: name.to_owned(), found: true, ..record.clone() });
     }
-    let entry = Entry { guid: fresh, name: Name::tail(name), ..volume.entry.clone() };
+    let entry = Entry { guid: fresh.uuid(), name: Name::tail(name), ..volume.entry.clone() };
     let table = content.table.with(volume.number, Some(entry))?;
     Ok(Plan(vec![
         Step::ProveUnused(volume.number),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::claim::LayoutError;
-use crate::device::{Size, label::Label};
+use crate::device::{Size, VolumeId, label::Label};
 use crate::host::{Extent, table::Table};
 use crate::pool::extents::ExtentSet;
 
@@ -113,13 +113,13 @@ pub enum PlanError {
     #[error("the layout does not fit")]
     Layout(#[from] LayoutError),
     #[error("there is no volume {id} on this disk")]
-    NoSuchVolume { id: uuid::Uuid },
+    NoSuchVolume { id: VolumeId },
     #[error("the disk has 128 partitions, and localpool's partition table cannot hold more")]
     TableFull,
     #[error("the place at bytes {extent} is not free any more")]
     Taken { extent: Extent },
     #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
-    CannotGrow { id: uuid::Uuid, wanted: u64, growable_to: u64 },
+    CannotGrow { id: VolumeId, wanted: u64, growable_to: u64 },
     #[error("the disk still holds {volumes} volumes and {erasing} that are being erased")]
     NotEmpty { volumes: usize, erasing: usize },
     #[error("{why}")]

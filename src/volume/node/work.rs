@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::device::label::VolumeUsage;
+use crate::device::{VolumeId, label::VolumeUsage};
 use crate::health::Board;
 use crate::host::{FsKind, Host, HostError, Mount, TargetAccess, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
-use crate::volume::id::VolumeId;
 use crate::volume::publish::{
     AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
 };
@@ -38,7 +37,7 @@ impl Work {
     }
 
     fn usable(&self, id: VolumeId) -> Result<(VolumeView, VolumeUsage), Error> {
-        let view = self.pool.usable(id.uuid())?;
+        let view = self.pool.usable(id)?;
         let usage = view.record.as_ref().map(|record| record.usage);
         let usage = usage.ok_or_else(|| Error::Precondition(format!("volume {id} is not described")))?;
         Ok((view, usage))
@@ -77,7 +76,7 @@ impl Work {
         // A filesystem that could not grow while it was mounted, or whose partition grew while it was not, grows now.
         match kind {
             FsKind::Ext4 => Ok(()),
-            FsKind::Xfs | FsKind::Btrfs => self.grow(&self.pool.usable(id.uuid())?, kind, Some(staging)),
+            FsKind::Xfs | FsKind::Btrfs => self.grow(&self.pool.usable(id)?, kind, Some(staging)),
         }
     }
 
@@ -110,12 +109,12 @@ impl Work {
                     view.id
                 )));
             }
-            filesystems.make(kind, &view.node, view.id).map_err(|e| failed("make the filesystem", e))?;
+            filesystems.make(kind, &view.node, view.id.uuid()).map_err(|e| failed("make the filesystem", e))?;
             return Ok(self.pool.mark_formatted(view.id)?);
         }
         let found = filesystems.identify(&view.node).map_err(|e| failed("look for the filesystem", e))?;
         match found {
-            Some(found) if found.kind == kind.name() && found.uuid.is_none_or(|uuid| uuid == view.id) => {
+            Some(found) if found.kind == kind.name() && found.uuid.is_none_or(|uuid| uuid == view.id.uuid()) => {
                 filesystems.check(kind, &view.node).map_err(|e| failed("check the filesystem", e))?;
                 match kind {
                     FsKind::Ext4 => self.grow(view, kind, None),
@@ -160,7 +159,7 @@ impl Work {
         match kind {
             Some(_) => {
                 self.publish_mount(&ours, staging, target, request.access)?;
-                self.health.mounted(request.id.uuid(), target, self.health.unmounts());
+                self.health.mounted(request.id, target, self.health.unmounts());
                 Ok(())
             }
             None => self.publish_block(&view, &elsewhere, target, request.access),
@@ -208,7 +207,7 @@ impl Work {
         if let Some(other) = self.foreign(id, &stacked) {
             return Err(occupied(field, path, &mount_words(other)));
         }
-        self.health.unmounted(id.uuid(), path);
+        self.health.unmounted(id, path);
         for _ in &stacked {
             mounts.unmount(path).map_err(|e| bad_target(field, e))?;
         }
@@ -242,20 +241,20 @@ impl Work {
     /// they count as the volume's, as they must be unmounted.
     fn foreign<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
         let volumes = self.pool.volumes();
-        let others = || volumes.iter().filter(|view| view.id != id.uuid());
+        let others = || volumes.iter().filter(|view| view.id != id);
         let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_of(mount, &view.node));
         stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
     }
 
     pub(super) fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
-        let view = self.pool.volume(id.uuid())?;
+        let view = self.pool.volume(id)?;
         let path = known_path(id, path)?;
         let condition = self.health.of_volume(&view);
         let unmounts = self.health.unmounts();
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
         if !ours.iter().any(|mount| mount.target == path) {
-            if self.health.targets(id.uuid()).contains(&path) {
+            if self.health.targets(id).contains(&path) {
                 return Ok(Stats { size: view.size, usage: None, condition: condition.and_unmounted(&path) });
             }
             if !condition.is_accessible() && table.iter().any(|mount| mount.target == path) {
@@ -268,13 +267,13 @@ impl Work {
             return Ok(Stats { size: view.size, usage: None, condition });
         }
         // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
-        self.health.mounted(id.uuid(), &path, unmounts);
+        self.health.mounted(id, &path, unmounts);
         let usage = self.host.mounts().usage(&path).map_err(|e| failed("measure the filesystem", e))?;
         Ok(Stats { size: view.size, usage: Some(usage), condition })
     }
 
     pub(super) fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
-        self.pool.volume(id.uuid())?;
+        self.pool.volume(id)?;
         let path = known_path(id, path)?;
         let (view, usage) = self.usable(id)?;
         let table = self.mount_table()?;

@@ -30,7 +30,7 @@ fn labels_take_turns_and_the_newest_one_counts() {
         let (dev, _, mut place) = claimed(sector);
         assert_eq!(place, NewestCopy { half: Half::A, sequence: 1 });
         for turn in 2..10 {
-            let next = Label { node: format!("node-{turn}"), ..label(DISK) };
+            let next = Label { node: format!("node-{turn}").into(), ..label(DISK) };
             let last = place;
             place = write_label(&dev, &next, Some(last)).unwrap();
             assert_eq!(place, NewestCopy { half: last.half.other(), sequence: turn });
@@ -59,7 +59,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
             parameters: (0..16).map(|key| (format!("parameter.example.com/{key:042}"), "v".repeat(128))).collect(),
             ..volume(&format!("{n:0>128}"))
         };
-        full.volumes.insert(Uuid::from_u128(n), record);
+        full.volumes.insert(VolumeId::from_u128(n), record);
     }
     let dev = MemoryDisk::new(SIZE, 4096);
     write_label(&dev, &full, None).unwrap();
@@ -68,7 +68,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
     let Some(Op::Write { len, .. }) = dev.ops().first().copied() else { panic!("nothing was written") };
     assert!(len > 400 << 10, "far above what Kubernetes sends: {len}");
 
-    let typical: BTreeMap<_, _> = (0..127).map(|n| (Uuid::from_u128(n), volume(&format!("{n:0>128}")))).collect();
+    let typical: BTreeMap<_, _> = (0..127).map(|n| (VolumeId::from_u128(n), volume(&format!("{n:0>128}")))).collect();
     let bytes = serde_json::to_vec(&Label { volumes: typical, ..label(DISK) }).unwrap().len();
     assert!(bytes < 64 << 10, "a typical full label is {bytes} bytes");
 }
@@ -76,7 +76,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
 #[test]
 fn a_label_that_does_not_fit_is_refused_with_both_numbers_and_nothing_is_written() {
     let (dev, _, place) = claimed(512);
-    let huge = Label { node: "n".repeat(600_000), ..label(DISK) };
+    let huge = Label { node: "n".repeat(600_000).into(), ..label(DISK) };
     let said = write_label(&dev, &huge, Some(place)).unwrap_err().to_string();
     assert!(said.starts_with("a label of 600") && said.ends_with(" bytes does not fit into 524224"), "{said}");
     let exhausted = NewestCopy { half: Half::A, sequence: u64::MAX };
@@ -92,7 +92,7 @@ fn a_torn_label_leaves_the_last_one() {
         let (dev, _, first) = claimed(sector);
         let old = with_volume();
         let last = write_label(&dev, &old, Some(first)).unwrap();
-        let new = Label { node: "n".repeat(20_000), ..old.clone() };
+        let new = Label { node: "n".repeat(20_000).into(), ..old.clone() };
         for sectors in 0..=24576 / u64::from(sector) {
             for torn in [Torn::Head, Torn::Tail] {
                 let dev = dev.restarted().lose_power(0, sectors, torn);
@@ -168,8 +168,8 @@ proptest! {
 
     #[test]
     fn a_label_reads_back_as_it_was_written(node in ".{0,200}", names in proptest::collection::vec(".{1,128}", 0..20), sequence in 1..u64::MAX) {
-        let volumes = (0..).zip(&names).map(|(n, name)| (Uuid::from_u128(n), volume(name))).collect();
-        let written = Label { node, volumes, ..label(DISK) };
+        let volumes = (0..).zip(&names).map(|(n, name)| (VolumeId::from_u128(n), volume(name))).collect();
+        let written = Label { node: node.into(), volumes, ..label(DISK) };
         let dev = MemoryDisk::new(SIZE, 512);
         let place = write_label(&dev, &written, Some(NewestCopy { half: Half::A, sequence })).unwrap();
         let copies = read_label(&dev);

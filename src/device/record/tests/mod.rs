@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::HardwareId;
 use crate::device::label::{
     DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef, VOLUME_TYPE,
     VolumeRecord, VolumeUsage,
 };
 use crate::device::set_name::SetName;
+use crate::device::{HardwareId, VolumeId};
 use crate::host::table::memory::{MemoryDisk, Torn};
 use crate::host::table::{Entry, Name, repair, wipe_backup, wipe_primary, write_first, write_table};
 use crate::host::{Extent, FsKind};
@@ -58,11 +58,11 @@ fn volume(name: &str) -> VolumeRecord {
 }
 
 fn with_volume() -> Label {
-    Label { volumes: BTreeMap::from([(Uuid::from_u128(3), volume("pvc-1"))]), ..label(DISK) }
+    Label { volumes: BTreeMap::from([(VolumeId::from_u128(3), volume("pvc-1"))]), ..label(DISK) }
 }
 
 fn erasing() -> Label {
-    let erase = EraseRecord { was: Uuid::from_u128(3), policy: ErasePolicy::Discard, cursor: 5 };
+    let erase = EraseRecord { was: VolumeId::from_u128(3), policy: ErasePolicy::Discard, cursor: 5 };
     Label { erasing: BTreeMap::from([(Uuid::from_u128(4), erase)]), ..label(DISK) }
 }
 

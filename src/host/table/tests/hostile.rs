@@ -348,14 +348,14 @@ proptest! {
     #[test]
     fn no_sector_at_all_makes_the_header_reader_panic(block in proptest::collection::vec(any::<u8>(), 0..600), at in any::<u64>(), last in any::<u64>()) {
         let mut block = block;
-        let _ = codec::header(&block, at, last);
+        let _ = codec::header(&block, Lba(at), Lba(last));
         if block.len() >= 92 {
             block[..8].copy_from_slice(b"EFI PART");
             block[12..16].copy_from_slice(&92u32.to_le_bytes());
             block[16..20].fill(0);
             let crc = crc32fast::hash(&block[..92]);
             block[16..20].copy_from_slice(&crc.to_le_bytes());
-            let read = codec::header(&block, at, last);
+            let read = codec::header(&block, Lba(at), Lba(last));
             let sealed = !matches!(read, Err(TableError::HeaderCrc { .. } | TableError::NoSignature { .. }));
             prop_assert!(sealed);
         }

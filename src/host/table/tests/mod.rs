@@ -290,7 +290,7 @@ fn a_grown_disk_keeps_its_table_until_the_table_is_grown_too() {
         let (small, old) = written(sector);
         let dev = small.resized(2 * SIZE);
         let copies = read_copies(&dev);
-        assert_eq!(copies.backup_at, SIZE / u64::from(sector) - 1);
+        assert_eq!(copies.backup_at, Lba::last_of(SIZE, sector));
         assert_eq!(choose(&copies, &MARK).unwrap(), Choice { table: old.clone(), good: Part::Primary, stale: vec![] });
         let edited = old.with(3, None).unwrap();
         write_table(&dev, &MARK, &old, &edited).unwrap();

@@ -3,6 +3,7 @@
 //! A volume that cannot be mounted and a network that cannot be set up leave a pod at ContainerCreating for ever; its
 //! status does not say why, only an event does.
 
+use crate::device::NodeName;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
@@ -17,7 +18,7 @@ const BEFORE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creating {
     pub uid: String,
-    node: String,
+    node: NodeName,
     since: Option<Timestamp>,
 }
 
@@ -29,7 +30,7 @@ impl Creating {
 
     fn read(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
-        let node = pod.spec.as_ref()?.node_name.clone()?;
+        let node = pod.spec.as_ref()?.node_name.as_deref()?.into();
         let ended = matches!(status.and_then(|status| status.phase.as_deref()), Some("Failed" | "Succeeded"));
         let waits = |container: &ContainerStatus| {
             let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::api::{
-    DiscoverySpec, Node,
+    DiscoverySpec, Invalid, Node,
     crd::{
         DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
     },
@@ -203,7 +203,7 @@ impl Discoveries {
         let (read, selected) = match self.read(object) {
             Ok(read) => read,
             // Pods that run already keep running.
-            Err(problems) => return refused("Invalid", problems),
+            Err(problems) => return refused("Invalid", problems.to_string()),
         };
         let wanted = match template.daemon(&self.namespace, object, &read) {
             Ok(wanted) => wanted,
@@ -239,10 +239,9 @@ impl Discoveries {
     }
 
     /// What the object asks for, and how many nodes it selects; or everything that is wrong with it.
-    fn read(&self, object: &LocalVolumeDiscovery) -> Result<(DiscoverySpec, usize), String> {
-        let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
-        let read = parse_discovery(&value, &Node::standalone("any"))
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    fn read(&self, object: &LocalVolumeDiscovery) -> Result<(DiscoverySpec, usize), Invalid> {
+        let value = serde_json::to_value(object).map_err(Invalid::whole)?;
+        let read = parse_discovery(&value, &Node::standalone("any"))?;
         Ok((read, selected(value["spec"].get("nodeSelector"), &self.nodes.all())))
     }
 

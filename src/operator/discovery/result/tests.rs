@@ -153,12 +153,12 @@ fn a_result_that_was_read_back_is_the_one_that_was_written() {
 
 #[test]
 fn the_name_is_the_same_for_ever_and_valid_whatever_the_node_is_called() {
-    assert_eq!(name("worker-0"), name("worker-0"));
-    assert_ne!(name("worker-0"), name("worker-1"));
-    assert_eq!(name("worker-0"), "discovery-result-7d9fa37323525cad91c4218e4df57e81");
-    let long = "n".repeat(253);
+    let [worker_0, worker_1, long] = ["worker-0", "worker-1", &"n".repeat(253)].map(NodeName::from);
+    assert_eq!(name(&worker_0), name(&worker_0));
+    assert_ne!(name(&worker_0), name(&worker_1));
+    assert_eq!(name(&worker_0), "discovery-result-7d9fa37323525cad91c4218e4df57e81");
     assert!(name(&long).len() <= 63);
-    assert_eq!(labels("worker-0").into_values().collect::<Vec<_>>(), ["worker-0", "worker-0"]);
+    assert_eq!(labels(&worker_0).into_values().collect::<Vec<_>>(), ["worker-0", "worker-0"]);
     assert!(labels(&long).values().all(|value| value.len() <= LABEL));
 }
 

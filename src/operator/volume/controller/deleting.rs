@@ -89,7 +89,7 @@ impl ClusterVolumes {
             Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
         })?;
         if !self.node_exists(&spec.node) {
-            tracing::info!(volume = %id, node = spec.node, "deleted without erasing data: neither its object nor its \
+            tracing::info!(volume = %id, node = spec.node.as_str(), "deleted without erasing data: neither its object nor its \
                                                             node exists");
             return Ok(None);
         }

@@ -1,14 +1,15 @@
 use super::super::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
 use super::*;
 use crate::api::crd::HealthEntry;
-use crate::device::DiskId;
 use crate::device::label::SetRef;
+use crate::device::{DiskId, VolumeId};
+use crate::host::chain;
 use crate::pool::Standing;
 
 #[test]
 fn what_was_just_asked_for_is_no_different() {
     let wanted = wanted("pvc-1");
-    let mut made = object(&wanted, "n");
+    let mut made = object(&wanted, &"n".into());
     assert_eq!(made.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
     assert_eq!(difference(&made, &wanted), None);
     ready(&mut made, GIB);
@@ -20,7 +21,7 @@ fn what_was_just_asked_for_is_no_different() {
 #[test]
 fn every_other_property_is_named() {
     let asked = wanted("pvc-1");
-    let mut made = object(&asked, "n");
+    let mut made = object(&asked, &"n".into());
     ready(&mut made, GIB);
     made.status.as_mut().expect("set").fs_type = Some("ext4".to_owned());
     let differs = |change: &dyn Fn(&mut VolumeRequest)| {
@@ -47,7 +48,7 @@ fn every_other_property_is_named() {
 
 #[test]
 fn each_refusal_has_the_answer_that_its_caller_can_use() {
-    let object = object(&wanted("pvc-1"), "n");
+    let object = object(&wanted("pvc-1"), &"n".into());
     for reason in ["Full", "NoSet", "Cordoned"] {
         let error = refusal(&rejected(&object, reason));
         assert!(matches!(&error, Error::Exhausted(words) if words.contains("node n: ")), "{reason}: {error:?}");
@@ -59,7 +60,7 @@ fn each_refusal_has_the_answer_that_its_caller_can_use() {
 
 #[test]
 fn a_place_that_was_lost_to_a_faster_volume_or_a_failing_disk_is_looked_for_elsewhere_and_another_failure_is_not() {
-    let object = object(&wanted("pvc-1"), "n");
+    let object = object(&wanted("pvc-1"), &"n".into());
     let failed = |reason: &str| {
         let mut failed = rejected(&object, reason);
         failed.status.as_mut().expect("set").phase = Phase::Failed;
@@ -82,7 +83,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
         found: false,
     };
     let view = VolumeView {
-        id: VolumeId::of_name("pvc-1").uuid(),
+        id: VolumeId::of_name("pvc-1"),
         record: Some(record.clone()),
         size: 5 << 20,
         formatted: false,
@@ -100,7 +101,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
 fn an_object_that_was_made_anew_from_the_disk_asks_for_just_what_is_there() {
     for usage in [VolumeUsage::Block, VolumeUsage::Mount(FsKind::Xfs)] {
         let (view, record) = view(usage);
-        let object = restored(&view, &record, "n");
+        let object = restored(&view, &record, &"n".into());
         let request = request(&object).expect("a valid object");
         assert_eq!(request.id, view.id);
         assert_eq!(request.selector.class.as_deref(), Some("fast"));
@@ -111,7 +112,7 @@ fn an_object_that_was_made_anew_from_the_disk_asks_for_just_what_is_there() {
 #[test]
 fn an_object_that_is_older_than_any_call_is_stale_and_one_without_an_age_is_not() {
     let (view, record) = view(VolumeUsage::Block);
-    let mut object = restored(&view, &record, "n");
+    let mut object = restored(&view, &record, &"n".into());
     let at = |minutes| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
     assert_eq!(stale(&object, at(99)), None);
     object.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
@@ -123,11 +124,11 @@ fn an_object_that_is_older_than_any_call_is_stale_and_one_without_an_age_is_not(
 #[test]
 fn an_object_made_by_hand_is_refused_in_words() {
     let (view, record) = view(VolumeUsage::Block);
-    let object = restored(&view, &record, "n");
+    let object = restored(&view, &record, &"n".into());
     let refused = |change: &dyn Fn(&mut PoolVolume)| {
         let mut object = object.clone();
         change(&mut object);
-        request(&object).expect_err("refused")
+        chain(&request(&object).expect_err("refused"))
     };
     assert!(refused(&|o| o.metadata.name = Some("mine".to_owned())).contains("not made by the driver"));
     assert!(refused(&|o| o.spec.required = -1).contains("spec.required is negative"));

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::pool::id_of_name;
+/// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.
+const NAMESPACE: Uuid = Uuid::from_u128(0x3c1e_6e0e_6f5b_4f0c_9d3a_6c6f_6361_6c70);
 
 /// A volume's id, printed as 36 lower-case characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct VolumeId(Uuid);
 
 /// A text that is not one of our ids.
@@ -17,8 +20,15 @@ pub struct VolumeId(Uuid);
 pub struct NotAnId(String);
 
 impl VolumeId {
+    /// The id of the volume of that name.
     pub fn of_name(csi_name: &str) -> Self {
-        Self(id_of_name(csi_name))
+        Self(Uuid::new_v5(&NAMESPACE, csi_name.as_bytes()))
+    }
+
+    /// A made-up id.
+    #[cfg(any(test, feature = "testing"))]
+    pub const fn from_u128(number: u128) -> Self {
+        Self(Uuid::from_u128(number))
     }
 
     pub fn uuid(self) -> Uuid {
@@ -35,6 +45,13 @@ impl From<Uuid> for VolumeId {
 impl fmt::Display for VolumeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.hyphenated())
+    }
+}
+
+/// Prints as a plain text.
+impl fmt::Debug for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 
