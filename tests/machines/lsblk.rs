@@ -6,8 +6,9 @@ use std::process::Command;
 
 use localpool::host::sysfs::scan;
 use localpool::host::{Kind, RawDisk, Roots};
+use localpool_testing::{machines, skipped};
 
-use crate::{loader, machine, texts, words};
+use crate::{machine, texts, words};
 
 /// Name, size, read-only, removable, rotational, sectors: what both lsblk and we read.
 type Facts = BTreeSet<(String, u64, bool, bool, bool, u32, u32)>;
@@ -27,7 +28,7 @@ fn lsblk(sysroot: Option<&Path>) -> Option<Facts> {
         command.arg("--sysroot").arg(sysroot);
     }
     let Ok(output) = command.output() else {
-        eprintln!("skipped: no lsblk on this machine");
+        skipped("needs lsblk");
         return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();
@@ -72,7 +73,7 @@ fn the_machines_are_as_lsblk_sees_them() {
 #[test]
 fn a_server_of_256_disks_is_read_whole() {
     let folder = tempfile::tempdir().unwrap();
-    loader::nvme_server(folder.path(), 256);
+    machines::nvme_server(folder.path(), 256);
     let started = std::time::Instant::now();
     let disks = scan(&Roots::under(folder.path())).unwrap();
     eprintln!("scan of 256 disks and 256 partitions: {:?}", started.elapsed());

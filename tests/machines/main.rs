@@ -1,13 +1,11 @@
 //! What a scan says about twenty-four machines that are kept as text, about a generated one, and about this one.
 //!
-//! The machines are in fixtures/machines; loop_scan.rs has what needs real devices.
+//! The machines are in fixtures/machines; loop_host/scan.rs has what needs real devices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod hardware;
 mod in_use;
-#[path = "../fixtures/machines/loader.rs"]
-mod loader;
 mod lsblk;
 mod network;
 mod stacked;
@@ -17,6 +15,7 @@ use std::path::Path;
 
 use localpool::host::sysfs::scan;
 use localpool::host::{MountHow, MountUse, RawDisk, Roots};
+use localpool_testing::machines;
 
 struct Machine {
     folder: tempfile::TempDir,
@@ -59,7 +58,7 @@ fn texts() -> impl Iterator<Item = (String, String)> {
 fn machine(name: &str) -> Machine {
     let (_, text) = texts().find(|(found, _)| found == name).unwrap_or_else(|| panic!("no machine {name}"));
     let folder = tempfile::tempdir().unwrap();
-    loader::build(folder.path(), &text);
+    machines::build(folder.path(), &text);
     let disks = scan(&Roots::under(folder.path())).unwrap();
     Machine { folder, disks }
 }

@@ -2,8 +2,9 @@
 
 use localpool::host::Roots;
 use localpool::host::sysfs::scan;
+use localpool_testing::machines;
 
-use crate::{loader, machine, texts, words};
+use crate::{machine, texts, words};
 
 #[test]
 fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
@@ -34,7 +35,7 @@ fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
 fn a_mount_table_that_makes_no_sense_leaves_no_device_known_to_be_free() {
     let folder = tempfile::tempdir().unwrap();
     let (_, text) = texts().find(|(name, _)| name == "cloud").unwrap();
-    loader::build(
+    machines::build(
         folder.path(),
         &format!("{text}[mounts 7 4026532111]\n| 1 1 8:1 / /x rw - ext4 /dev/sda1 rw\n| what is this\n"),
     );
@@ -61,7 +62,7 @@ fn a_mount_table_that_makes_no_sense_leaves_no_device_known_to_be_free() {
 #[test]
 fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    loader::nvme_server(folder.path(), 12);
+    machines::nvme_server(folder.path(), 12);
     let roots = Roots::under(folder.path());
     let whole = scan(&roots).unwrap();
     let homes: Vec<_> =

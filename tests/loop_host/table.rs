@@ -1,12 +1,7 @@
 //! Our tables, checked by the common tools: sgdisk, sfdisk, parted and libblkid, at sectors of 512 and 4096.
-//!
-//! Needs root, for loop devices with sectors of 4096; without root, each test says that it was skipped.
-
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must stop; clippy knows only #[test] functions")]
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use localpool::device::label::{FORMATTED, LABEL_EXTENT, LABEL_TYPE, MARK, VOLUME_TYPE};
@@ -14,36 +9,34 @@ use localpool::host::table::{
     Entry, Name, Part, Table, choose, read_copies, repair, wipe_backup, wipe_primary, write_first, write_table,
 };
 use localpool::host::{BlockDevice, Extent, Geometry, IoError};
+use localpool_testing::loops::TempLoop;
+use localpool_testing::{MIB, run, text};
 use uuid::Uuid;
 
-const MIB: u64 = 1 << 20;
+use crate::fixture::turn;
+
 const SIZE: u64 = 64 * MIB;
 const DISK: Uuid = Uuid::from_u128(0xd15c0000_0000_4000_8000_000000000001);
 const VOLUME: Uuid = Uuid::from_u128(0x70100000_0000_5000_8000_000000000002);
 
-/// A loop device on an image of its own; both are removed when it is dropped, also on a panic.
-struct Loop {
-    node: PathBuf,
-    /// Removed with the device.
-    _image: tempfile::NamedTempFile,
+/// A loop device of one sector size, whose table is written through its node.
+struct Dev {
+    device: TempLoop,
     file: File,
     geometry: Geometry,
 }
 
-impl Loop {
+impl Dev {
     fn new(sector: u32) -> Self {
-        let image = tempfile::NamedTempFile::new().unwrap();
-        image.as_file().set_len(SIZE).unwrap();
-        let said = run("losetup", &["--sector-size", &sector.to_string(), "-f", "--show", path(image.path())]);
-        let node = PathBuf::from(said.trim());
-        let file = OpenOptions::new().read(true).write(true).open(&node).unwrap();
-        Self { node, _image: image, file, geometry: Geometry { size: SIZE, sector, offloads_zeroes: false } }
+        let device = TempLoop::new(SIZE, &["--sector-size", &sector.to_string(), "--find"]);
+        let file = OpenOptions::new().read(true).write(true).open(&device.node).unwrap();
+        Self { device, file, geometry: Geometry { size: SIZE, sector, offloads_zeroes: false } }
     }
 
     /// A command on the device; afterwards nobody reads what was cached before.
     fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.file.sync_all().unwrap();
-        let device = path(&self.node);
+        let device = self.device.path();
         let said = run(program, &arguments.iter().map(|a| if *a == "DEV" { device } else { a }).collect::<Vec<_>>());
         run("blockdev", &["--flushbufs", device]);
         said
@@ -78,7 +71,7 @@ impl Loop {
             .into_iter()
             .flatten()
             .map(|part| {
-                let node = part["node"].as_str().unwrap().strip_prefix(&format!("{}p", path(&self.node))).unwrap();
+                let node = part["node"].as_str().unwrap().strip_prefix(&format!("{}p", self.device.path())).unwrap();
                 let number = |key: &str| part[key].as_u64().unwrap() * sector;
                 (
                     node.parse().unwrap(),
@@ -103,13 +96,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.node).status();
-    }
-}
-
-impl BlockDevice for Loop {
+impl BlockDevice for Dev {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -135,32 +122,17 @@ impl BlockDevice for Loop {
     }
 }
 
-impl Loop {
+impl Dev {
     fn error(&self, what: &'static str, start: u64, source: std::io::Error) -> IoError {
-        IoError { what, disk: path(&self.node).to_owned(), range: Extent { start, end: start }, source }
+        IoError { what, disk: self.device.path().to_owned(), range: Extent { start, end: start }, source }
     }
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn run(program: &str, arguments: &[&str]) -> String {
-    let done = Command::new(program).args(arguments).env("LC_ALL", "C").output();
-    let done = done.unwrap_or_else(|e| panic!("{program}: {e}"));
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(done.status.success(), "{program} {arguments:?}: {said}{}", String::from_utf8_lossy(&done.stderr));
-    said
 }
 
 /// Runs a test on a loop device of either sector size, or says why it cannot.
-fn on_both_sectors(name: &str, test: impl Fn(&Loop)) {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED {name}: loop devices need root");
-        return;
-    }
+fn on_both_sectors(test: impl Fn(&Dev)) {
+    let Some(_turn) = turn() else { return };
     for sector in [512, 4096] {
-        test(&Loop::new(sector));
+        test(&Dev::new(sector));
     }
 }
 
@@ -179,7 +151,7 @@ fn volume(start: u64, end: u64) -> Entry {
     }
 }
 
-fn claimed(dev: &Loop) -> Table {
+fn claimed(dev: &Dev) -> Table {
     let table = Table::new(DISK, dev.geometry()).unwrap().with(1, Some(label())).unwrap();
     let table = table.with(7, Some(volume(2 * MIB, 10 * MIB))).unwrap();
     write_first(dev, &MARK, &table).unwrap();
@@ -188,7 +160,7 @@ fn claimed(dev: &Loop) -> Table {
 
 #[test]
 fn loop_what_we_write_is_what_sgdisk_sfdisk_and_libblkid_read() {
-    on_both_sectors("loop_what_we_write_is_what_sgdisk_sfdisk_and_libblkid_read", |dev| {
+    on_both_sectors(|dev| {
         let table = claimed(dev);
         dev.verify();
         assert_eq!(dev.partitions(), [(1, label().guid, MIB, MIB), (7, VOLUME, 2 * MIB, 8 * MIB)],);
@@ -213,7 +185,7 @@ fn loop_what_we_write_is_what_sgdisk_sfdisk_and_libblkid_read() {
 
 #[test]
 fn loop_sgdisk_verifies_after_every_edit_of_ours() {
-    on_both_sectors("loop_sgdisk_verifies_after_every_edit_of_ours", |dev| {
+    on_both_sectors(|dev| {
         let mut table = claimed(dev);
         let other = Entry { guid: Uuid::from_u128(9), ..volume(20 * MIB, 63 * MIB) };
         for (number, change) in
@@ -232,7 +204,7 @@ fn loop_sgdisk_verifies_after_every_edit_of_ours() {
 
 #[test]
 fn loop_a_table_of_sgdisk_decodes_and_its_partitions_survive_our_edit_unchanged() {
-    on_both_sectors("loop_a_table_of_sgdisk_decodes_and_its_partitions_survive_our_edit_unchanged", |dev| {
+    on_both_sectors(|dev| {
         let sectors = |bytes: u64| (bytes / u64::from(dev.geometry.sector)).to_string();
         let at =
             |number, from, to: u64| format!("{number}:{}:{}", sectors(from), to / u64::from(dev.geometry.sector) - 1);
@@ -286,7 +258,7 @@ fn loop_a_table_of_sgdisk_decodes_and_its_partitions_survive_our_edit_unchanged(
 
 #[test]
 fn loop_tables_of_parted_and_sfdisk_decode_to_the_same_partitions() {
-    on_both_sectors("loop_tables_of_parted_and_sfdisk_decode_to_the_same_partitions", |dev| {
+    on_both_sectors(|dev| {
         dev.run(
             "parted",
             &["-s", "DEV", "mklabel", "gpt", "mkpart", "one", "1MiB", "5MiB", "mkpart", "two", "8MiB", "100%"],
@@ -303,16 +275,16 @@ fn loop_tables_of_parted_and_sfdisk_decode_to_the_same_partitions() {
         decodes();
         let script = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(script.path(), "label: gpt\nsize=4MiB, name=x\nsize=8MiB, type=U\n").unwrap();
-        let command = format!("sfdisk --no-reread -q --wipe always {} < {}", path(&dev.node), path(script.path()));
+        let command = format!("sfdisk --no-reread -q --wipe always {} < {}", dev.device.path(), text(script.path()));
         run("sh", &["-c", &command]);
-        run("blockdev", &["--flushbufs", path(&dev.node)]);
+        run("blockdev", &["--flushbufs", dev.device.path()]);
         decodes();
     });
 }
 
 #[test]
 fn loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid() {
-    on_both_sectors("loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid", |dev| {
+    on_both_sectors(|dev| {
         let table = claimed(dev);
         let sector = u64::from(dev.geometry.sector);
         for start in [0, SIZE - sector] {
@@ -327,7 +299,7 @@ fn loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid() {
         assert_eq!(dev.chosen(), table);
         wipe_primary(dev, &MARK, &table).unwrap();
         wipe_backup(dev, &MARK, &table).unwrap();
-        let probe = Command::new("blkid").args(["-p", path(&dev.node)]).output().unwrap();
+        let probe = Command::new("blkid").args(["-p", dev.device.path()]).output().unwrap();
         assert_eq!((probe.status.code(), probe.stdout.len()), (Some(2), 0), "blkid finds nothing");
     });
 }

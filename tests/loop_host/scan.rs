@@ -1,62 +1,29 @@
-//! What a scan and the kernel's events say about real devices. Needs root; makes its own image files.
+//! What a scan and the kernel's events say about real devices.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use localpool::host::{DeviceEvents, Hint, Kind, MountHow, RawDisk, Roots, sysfs::scan};
+use localpool_testing::loops::TempLoop;
+use localpool_testing::{MIB, Running, eventually, run, text};
 
-/// Runs a command that must succeed, and returns its output.
-fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
+use crate::needs_root;
 
-fn root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root for loop devices");
-    }
-    root
-}
-
-/// A loop device on an image; detached, with all mounts below its folder, when dropped.
-struct Loop {
-    folder: tempfile::TempDir,
-    node: String,
-}
+/// A loop device on an image of its own. What is mounted below its folder is unmounted before it goes.
+struct Loop(TempLoop);
 
 impl Loop {
-    fn attach() -> Self {
-        Self::of(16 << 20)
-    }
-
-    fn of(size: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("disk.img");
-        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
-        let node = run("losetup", &["-f", "--show", image.to_str().unwrap()]);
-        let _ = Command::new("partx").args(["-d", &node]).stderr(Stdio::null()).status();
-        Self { folder, node }
-    }
-
-    fn name(&self) -> &str {
-        self.node.strip_prefix("/dev/").unwrap()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    fn new(size: u64) -> Self {
+        Self(TempLoop::new(size, &["--find"]))
     }
 
     /// A second node of the device, in a folder of its own.
     fn plain_node(&self) -> PathBuf {
         let devno = self.scanned().devno;
-        let node = self.path("node");
-        run("mknod", &[node.to_str().unwrap(), "b", &devno.major.to_string(), &devno.minor.to_string()]);
+        let node = self.file("node");
+        run("mknod", &[text(&node), "b", &devno.major.to_string(), &devno.minor.to_string()]);
         node
     }
 
@@ -65,14 +32,19 @@ impl Loop {
     }
 }
 
+impl Deref for Loop {
+    type Target = TempLoop;
+
+    fn deref(&self) -> &TempLoop {
+        &self.0
+    }
+}
+
 impl Drop for Loop {
     fn drop(&mut self) {
         for name in ["mnt", "target"] {
-            let _ = Command::new("umount").arg("-l").arg(self.path(name)).stderr(Stdio::null()).status();
+            let _ = Command::new("umount").arg("-l").arg(self.file(name)).stderr(Stdio::null()).status();
         }
-        // A partition that stays mapped would come back with the next user of the device.
-        let _ = Command::new("partx").args(["-d", &self.node]).stderr(Stdio::null()).status();
-        let _ = Command::new("losetup").args(["-d", &self.node]).status();
     }
 }
 
@@ -82,35 +54,20 @@ fn scanned(name: &str) -> RawDisk {
 
 /// Waits until no namespace has a mount of the device: a process that another test starts may have copied ours.
 fn unmounted(disk: &Loop) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !disk.scanned().mounts.is_empty() {
-        assert!(Instant::now() < deadline, "{:?}", disk.scanned().mounts);
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    let is_free = eventually(Duration::from_secs(20), || disk.scanned().mounts.is_empty());
+    assert!(is_free, "{:?}", disk.scanned().mounts);
 }
 
 #[test]
 fn loop_a_device_is_known_by_its_file_also_where_no_path_leads_to_it() {
     use std::os::unix::fs::MetadataExt;
-    if !root() {
-        return;
-    }
-    let disk = Loop::attach();
-    let file = std::fs::metadata(disk.path("disk.img")).unwrap();
+    needs_root!();
+    let disk = Loop::new(16 * MIB);
+    let file = std::fs::metadata(disk.file("disk.img")).unwrap();
     // Another filesystem on top, with another file of that name, as a container would see it.
     let folder = disk.folder.path().to_str().unwrap();
     run("mount", &["-t", "tmpfs", "localpool-test", folder]);
-    std::fs::write(disk.path("disk.img"), "another file").unwrap();
+    std::fs::write(disk.file("disk.img"), "another file").unwrap();
     let seen = disk.scanned();
     run("umount", &[folder]);
     let Kind::Loop(Some(backing)) = seen.kind else { panic!("{:?}", seen.kind) };
@@ -119,46 +76,42 @@ fn loop_a_device_is_known_by_its_file_also_where_no_path_leads_to_it() {
 
 #[test]
 fn loop_a_bound_device_shows_its_file_its_size_and_the_partitions_that_the_kernel_maps() {
-    if !root() {
-        return;
-    }
+    needs_root!();
     use std::os::unix::fs::MetadataExt;
-    let disk = Loop::attach();
-    run("addpart", &[&disk.node, "3", "2048", "4096"]);
+    let disk = Loop::new(16 * MIB);
+    run("addpart", &[disk.path(), "3", "2048", "4096"]);
     let seen = disk.scanned();
-    let file = std::fs::metadata(disk.path("disk.img")).unwrap();
+    let file = std::fs::metadata(disk.file("disk.img")).unwrap();
     let Kind::Loop(Some(backing)) = &seen.kind else { panic!("{seen:?}") };
     assert_eq!((backing.inode, backing.deleted, seen.size), (Some((file.dev(), file.ino())), false, 16 << 20));
     assert_eq!(seen.partitions, [&*format!("{}p3", disk.name())]);
     let part = scanned(&seen.partitions[0]);
     let Kind::Partition(place) = &part.kind else { panic!("{part:?}") };
     assert_eq!((place.number, place.start, part.size, part.unreadable), (3, 1 << 20, 2 << 20, None));
-    run("delpart", &[&disk.node, "3"]);
+    run("delpart", &[disk.path(), "3"]);
     assert!(disk.scanned().partitions.is_empty());
-    std::fs::remove_file(disk.path("disk.img")).unwrap();
+    std::fs::remove_file(disk.file("disk.img")).unwrap();
     let Kind::Loop(Some(backing)) = disk.scanned().kind else { panic!("no file") };
-    assert_eq!((backing.file, backing.deleted), (disk.path("disk.img"), true));
+    assert_eq!((backing.file, backing.deleted), (disk.file("disk.img"), true));
 }
 
 #[test]
 fn loop_a_filesystem_mounted_only_in_another_namespace_is_seen() {
-    if !root() {
-        return;
-    }
-    let disk = Loop::attach();
-    run("mkfs.ext4", &["-q", &disk.node]);
-    std::fs::create_dir(disk.path("mnt")).unwrap();
+    needs_root!();
+    let disk = Loop::new(16 * MIB);
+    run("mkfs.ext4", &["-q", disk.path()]);
+    std::fs::create_dir(disk.file("mnt")).unwrap();
     assert!(disk.scanned().mounts.is_empty());
     let script = "mount -t ext4 \"$0\" \"$1\" && echo mounted && exec sleep 60";
-    let mnt = disk.path("mnt");
+    let mnt = disk.file("mnt");
     let child = Command::new("unshare")
-        .args(["-m", "--propagation", "private", "sh", "-c", script, &disk.node, mnt.to_str().unwrap()])
+        .args(["-m", "--propagation", "private", "sh", "-c", script, disk.path(), mnt.to_str().unwrap()])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut process = Process(child);
+    let mut process = Running(child);
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(process.0.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(process.stdout.take().unwrap()), &mut line).unwrap();
     assert_eq!(line, "mounted\n");
     let seen = disk.scanned().mounts;
     assert_eq!(seen.len(), 1, "{seen:?}");
@@ -171,11 +124,9 @@ fn loop_a_filesystem_mounted_only_in_another_namespace_is_seen() {
 
 #[test]
 fn loop_a_device_node_that_is_bind_mounted_is_seen_from_dev_and_from_a_plain_folder() {
-    if !root() {
-        return;
-    }
-    let disk = Loop::attach();
-    let target = disk.path("target");
+    needs_root!();
+    let disk = Loop::new(16 * MIB);
+    let target = disk.file("target");
     std::fs::write(&target, "").unwrap();
     let plain = disk.plain_node();
     for source in [Path::new(&disk.node), &plain] {
@@ -190,13 +141,11 @@ fn loop_a_device_node_that_is_bind_mounted_is_seen_from_dev_and_from_a_plain_fol
 
 #[test]
 fn loop_a_swap_device_is_seen_until_it_is_turned_off() {
-    if !root() {
-        return;
-    }
-    let disk = Loop::attach();
-    run("mkswap", &[&disk.node]);
+    needs_root!();
+    let disk = Loop::new(16 * MIB);
+    run("mkswap", &[disk.path()]);
     assert!(!disk.scanned().swap);
-    for node in [&disk.node, disk.plain_node().to_str().unwrap()] {
+    for node in [disk.path(), disk.plain_node().to_str().unwrap()] {
         run("swapon", &[node]);
         let seen = disk.scanned().swap;
         run("swapoff", &[node]);
@@ -206,15 +155,13 @@ fn loop_a_swap_device_is_seen_until_it_is_turned_off() {
 
 #[test]
 fn loop_both_disks_of_a_btrfs_are_in_use_while_one_is_mounted() {
-    if !root() {
-        return;
-    }
-    let (first, second) = (Loop::of(256 << 20), Loop::of(256 << 20));
-    run("mkfs.btrfs", &["-q", "-d", "raid1", "-m", "raid1", &first.node, &second.node]);
-    let mnt = first.path("mnt");
+    needs_root!();
+    let (first, second) = (Loop::new(256 << 20), Loop::new(256 << 20));
+    run("mkfs.btrfs", &["-q", "-d", "raid1", "-m", "raid1", first.path(), second.path()]);
+    let mnt = first.file("mnt");
     std::fs::create_dir(&mnt).unwrap();
     assert!(first.scanned().mounts.is_empty() && second.scanned().mounts.is_empty());
-    run("mount", &["-t", "btrfs", "-o", &format!("device={}", second.node), &first.node, mnt.to_str().unwrap()]);
+    run("mount", &["-t", "btrfs", "-o", &format!("device={}", second.path()), first.path(), mnt.to_str().unwrap()]);
     for disk in [&first, &second] {
         let seen = disk.scanned().mounts;
         assert!(seen.iter().any(|seen| seen.target == mnt && seen.how == MountHow::Filesystem), "{seen:?}");
@@ -224,17 +171,11 @@ fn loop_both_disks_of_a_btrfs_are_in_use_while_one_is_mounted() {
     unmounted(&second);
 }
 
-/// Every socket of the machine gets the flood below, so nobody counts events during it.
-static EVENTS: Mutex<()> = Mutex::new(());
-
 #[test]
 fn loop_attaching_a_device_makes_a_hint_that_names_it() {
-    if !root() {
-        return;
-    }
-    let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    needs_root!();
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
-    let disk = Loop::attach();
+    let disk = Loop::new(16 * MIB);
     let wanted = Hint::Changed { name: disk.name().into() };
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
@@ -249,12 +190,9 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
 
 #[test]
 fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
-    if !root() {
-        return;
-    }
-    let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    needs_root!();
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
-    let disk = Loop::attach();
+    let disk = Loop::new(16 * MIB);
     let trigger = format!("/sys/block/{}/uevent", disk.name());
     // More than any buffer holds, while nobody reads.
     for _ in 0..20_000 {
