@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use localpool_testing::loops::TempLoop;
-use localpool_testing::{eventually, is_root};
+use localpool_testing::{eventually, is_root, pid};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -85,7 +85,7 @@ impl Demo {
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(pid(&self.child), signal).unwrap();
     }
 
     /// Its directory below the temporary one, while it runs.

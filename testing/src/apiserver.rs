@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Running, free_address, run, tail, text};
+use crate::{Running, free_address, run, text};
 
 /// The credentials of an administrator.
 pub const TOKEN: &str = "of-these-tests-only";
@@ -42,7 +42,9 @@ impl ControlPlane {
 
     /// The last lines that a program wrote.
     pub fn log(&self, program: &Path) -> String {
-        tail(&fs::read_to_string(self.log_of(program)).unwrap(), 20)
+        let text = fs::read_to_string(self.log_of(program)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     fn file(&self, name: &str) -> String {

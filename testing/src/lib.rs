@@ -9,11 +9,13 @@
 pub mod apiserver;
 pub mod loops;
 pub mod machines;
+mod outcome;
 mod process;
 mod skipped;
 mod wait;
 
-pub use process::{Running, attempt, free_address, run, tail, text};
+pub use outcome::record;
+pub use process::{Running, attempt, free_address, pid, run, text};
 pub use skipped::{is_root, skipped};
 pub use wait::{eventually, eventually_async, found, found_async};
 

@@ -5,6 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, Command};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 /// Runs a tool; returns what it printed, or everything that it said if it failed.
 pub fn attempt(program: &str, args: &[&str]) -> Result<String, String> {
     let done = Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
@@ -20,6 +23,17 @@ pub fn run(program: &str, args: &[&str]) -> String {
 
 /// A process that is killed when this is dropped.
 pub struct Running(pub Child);
+
+impl Running {
+    /// Asks it to end, as systemd and kubelet do.
+    pub fn terminate(&self) {
+        kill(pid(self), Signal::SIGTERM).expect("it runs");
+    }
+}
+
+pub fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
 
 impl Deref for Running {
     type Target = Child;
@@ -45,12 +59,6 @@ impl Drop for Running {
 /// Host and port on loopback that nobody has at the moment.
 pub fn free_address() -> std::net::SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port")
-}
-
-/// The last lines of a text.
-pub fn tail(text: &str, lines: usize) -> String {
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
 }
 
 /// A path of a test, which has no other characters than those of UTF-8.

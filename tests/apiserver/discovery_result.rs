@@ -154,8 +154,7 @@ impl Program {
 
     /// Ends it as the kubelet does; gives its log.
     fn stop(mut self) -> String {
-        let process = nix::unistd::Pid::from_raw(self.0.id().try_into().expect("a process id"));
-        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        self.0.terminate();
         self.0.wait().expect("it is ours");
         std::fs::read_to_string(&self.1).expect("its log")
     }

@@ -20,10 +20,7 @@ use localpool::csi::proto::{
 };
 use localpool::operator::crds::{self, Ownership};
 use localpool::volume::{VolumeId, Volumes as _};
-use localpool_testing::GIB;
-use localpool_testing::{Running, eventually_async, free_address};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use localpool_testing::{GIB, Running, eventually_async, free_address};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -86,7 +83,7 @@ impl Controller {
     /// Asks it to stop; returns how long that took.
     fn stop(mut self) -> Duration {
         let began = Instant::now();
-        kill(Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")), Signal::SIGTERM).expect("it runs");
+        self.child.terminate();
         let status = self.child.wait().expect("it is ours");
         assert!(status.success(), "{status}");
         began.elapsed()

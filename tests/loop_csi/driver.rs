@@ -136,7 +136,7 @@ impl Driver {
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+        localpool_testing::pid(&self.child)
     }
 
     /// SIGKILL: no handler runs, nothing is tidied up.

@@ -1,7 +1,7 @@
 //! What a node serves while a disk or a filesystem hangs: its calls, its health, its metrics.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use localpool::host::Host;
 use localpool::role::metrics::NodeMetrics;
 use localpool::role::{http, node, runtime};
 use localpool::volume::{Access, AccessType, Error, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
+use localpool_testing::free_address;
 
 use crate::hangs::{AT_MOST, delete_that_hangs, two_disks};
 use crate::node::{MIB, MOUNT, request};
@@ -99,7 +100,7 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let runtime = runtime().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("csi.sock");
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let address = free_address();
     let (metrics, registry) = NodeMetrics::new().expect("fresh names");
     metrics.watch(&fake.pool);
     let calls = Calls::new(&registry, "node").expect("fresh names");
