@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use localpool_testing::skipped;
 use serde_json::Value;
 
 const LIST: &str = "usr/share/sbom/localpool.spdx.json";
@@ -26,7 +27,7 @@ struct Image {
 fn image() -> Option<&'static Image> {
     let archive = archive();
     if !archive.exists() {
-        eprintln!("skipped: there is no {}; `make image` makes it", archive.display());
+        skipped(&format!("needs {}; `make image` makes it", archive.display()));
         return None;
     }
     Some(&IMAGE)
@@ -262,7 +263,7 @@ fn the_image_is_labelled_runs_as_nobody_and_holds_nothing_of_the_machine_that_ma
 fn no_program_in_the_image_makes_anybody_somebody_else() {
     let Some(image) = image() else { return };
     if !is_root() {
-        eprintln!("skipped: unpacking keeps setuid bits only for root");
+        skipped("needs root: unpacking keeps setuid bits only for root");
         return;
     }
     each_file(&image.root, &mut |path, metadata| {
@@ -275,7 +276,7 @@ fn no_program_in_the_image_makes_anybody_somebody_else() {
 fn every_program_that_localpool_calls_works_in_the_image_without_root() {
     let Some(image) = image() else { return };
     if !is_root() {
-        eprintln!("skipped: chroot needs root");
+        skipped("needs root, for chroot");
         return;
     }
     assert!(image.run("localpool", &["--version"]).contains(env!("CARGO_PKG_VERSION")));

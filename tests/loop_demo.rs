@@ -11,8 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use localpool_testing::loops::TempLoop;
+use localpool_testing::{eventually, is_root, pid};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -23,42 +25,24 @@ const NOBODY: u32 = 65534;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// One demo at a time; `None` without root.
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: {test} needs root and loop devices");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    is_root().then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A blank loop disk that is not the demo's.
-struct BlankDisk {
-    dir: TempDir,
-    node: String,
-}
+struct BlankDisk(TempLoop);
 
 impl BlankDisk {
-    fn attach() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("blank.img");
-        fs::File::create(&image).unwrap().set_len(2 << 30).unwrap();
-        let shown = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
-        assert!(shown.status.success(), "{shown:?}");
-        let node = String::from_utf8(shown.stdout).unwrap().trim().to_owned();
-        let _ = Command::new("partx").args(["-d", &node]).output();
-        Self { dir, node }
-    }
-
     /// Writes, discards and flushes that the kernel has counted: fields 5 to 7, 12 to 14 and 16 of the disk's `stat`.
     fn writes(&self) -> Vec<String> {
-        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.node.trim_start_matches("/dev/"))).unwrap();
+        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.0.name())).unwrap();
         let fields: Vec<&str> = stat.split_whitespace().collect();
         [4, 5, 6, 11, 12, 13, 15].iter().map(|index| fields[*index].to_owned()).collect()
     }
 
     /// Whether all of it still reads as zeros.
     fn is_blank(&self) -> bool {
-        let mut image = fs::File::open(self.dir.path().join("blank.img")).unwrap();
+        let mut image = fs::File::open(&self.0.image).unwrap();
         let mut piece = vec![0; 1 << 20];
         loop {
             let count = image.read(&mut piece).unwrap();
@@ -69,12 +53,6 @@ impl BlankDisk {
                 return false;
             }
         }
-    }
-}
-
-impl Drop for BlankDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.node]).output();
     }
 }
 
@@ -107,7 +85,7 @@ impl Demo {
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(pid(&self.child), signal).unwrap();
     }
 
     /// Its directory below the temporary one, while it runs.
@@ -117,12 +95,9 @@ impl Demo {
 
     fn end(mut self) -> Ended {
         let mut text = self.printed.join("\n");
-        let until = Instant::now() + Duration::from_secs(60);
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < until, "it does not end");
-            // Its pipes have room for the rest of its output.
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // Its pipes have room for the rest of its output.
+        let has_ended = eventually(Duration::from_secs(60), || self.child.try_wait().unwrap().is_some());
+        assert!(has_ended, "it does not end");
         let mut errors = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
@@ -185,8 +160,8 @@ fn output(command: &mut Command) -> (Output, String, String) {
 
 #[test]
 fn loop_the_demo_does_every_step_and_leaves_a_blank_disk_beside_it_untouched_and_nothing_behind() {
-    let Some(_turn) = turn("the demo") else { return };
-    let blank = BlankDisk::attach();
+    let Some(_turn) = turn() else { return };
+    let blank = BlankDisk(TempLoop::new(2 << 30, &["--find"]));
     let before = blank.writes();
     let ended = Demo::start().end();
     assert!(ended.status.success(), "{}\n{}", ended.text, ended.errors);
@@ -196,17 +171,17 @@ fn loop_the_demo_does_every_step_and_leaves_a_blank_disk_beside_it_untouched_and
         assert!(ended.text.contains(step), "{step}: {}", ended.text);
     }
     // The demo saw it as free to take; it stayed whole because no set of the demo selects it.
-    let line = ended.text.lines().find(|line| line.starts_with(&format!("{} ", blank.node)));
+    let line = ended.text.lines().find(|line| line.starts_with(&format!("{} ", blank.0.path())));
     assert!(line.is_some_and(|line| line.contains("Unclaimed")), "{line:?} in {}", ended.text);
-    assert_eq!(blank.writes(), before, "writes, discards and flushes of {}", blank.node);
+    assert_eq!(blank.writes(), before, "writes, discards and flushes of {}", blank.0.path());
     assert!(blank.is_blank());
-    assert_eq!(ended.loops().iter().filter(|name| blank.node.ends_with(*name)).count(), 2, "in the two tables only");
+    assert_eq!(ended.loops().iter().filter(|name| blank.0.name() == **name).count(), 2, "in the two tables only");
     ended.expect_nothing_left();
 }
 
 #[test]
 fn loop_a_demo_that_is_stopped_by_a_signal_says_so_and_leaves_nothing_behind() {
-    let Some(_turn) = turn("a demo that is stopped") else { return };
+    let Some(_turn) = turn() else { return };
     let stops = [
         (Signal::SIGINT, "localpool demo"),
         (Signal::SIGTERM, "make disks"),
@@ -230,7 +205,7 @@ fn loop_a_demo_that_is_stopped_by_a_signal_says_so_and_leaves_nothing_behind() {
 
 #[test]
 fn loop_a_demo_whose_driver_dies_fails_in_words_and_leaves_nothing_behind() {
-    let Some(_turn) = turn("a demo whose driver dies") else { return };
+    let Some(_turn) = turn() else { return };
     let mut demo = Demo::start();
     demo.wait_for("write");
     let socket = demo.lab().join("csi.sock");
@@ -251,7 +226,7 @@ fn loop_a_demo_whose_driver_dies_fails_in_words_and_leaves_nothing_behind() {
 
 #[test]
 fn loop_a_demo_that_nobody_can_read_says_why_it_fails_and_leaves_nothing_behind() {
-    let Some(_turn) = turn("a demo that nobody can read") else { return };
+    let Some(_turn) = turn() else { return };
     let closed = std::io::pipe().unwrap().1;
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     for (out, code, words) in

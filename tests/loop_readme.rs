@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use localpool_testing::is_root;
 use regex::Regex;
 
 const SECTION: &str = "## By hand, on a loop disk";
@@ -35,8 +36,7 @@ fn wanted(block: &str) -> Vec<String> {
 
 #[test]
 fn loop_the_lines_that_readme_shows_for_a_loop_disk_do_what_it_says() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loop_the_lines_that_readme_shows_for_a_loop_disk needs root and loop devices");
+    if !is_root() {
         return;
     }
     let (shell, shown) = (blocks("sh"), blocks("text"));

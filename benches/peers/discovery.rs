@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::device::{Discovery, Owner, record::judged_record};
 use localpool::host::{Host, RealFilesystems, RealHost, Roots, StateDir, sysfs::scan};
+use localpool_testing::machines;
 use serde_json::Value;
 
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
 use crate::pace::Size;
-
-#[path = "../../tests/fixtures/machines/loader.rs"]
-#[allow(clippy::unwrap_used, reason = "the loader is test code")]
-mod loader;
 
 const REAL: usize = 8;
 const MANY: Size = Size { full: 64, short: 4 };
@@ -90,7 +87,7 @@ fn fixtures(lab: &Lab, report: &mut Report) -> Result<()> {
     let root = lab.path("machine");
     std::fs::create_dir(&root)?;
     let fixtures = u32::try_from(lab.pace().of(FIXTURES))?;
-    loader::nvme_server(&root, fixtures);
+    machines::nvme_server(&root, fixtures);
     let roots = Roots::under(&root);
     let (mut scanned, mut listed) = (Samples::default(), Samples::default());
     for round in 0..lab.pace().of(ROUNDS) {

@@ -6,8 +6,9 @@ use kube::api::DeleteParams;
 use localpool::api::crd::{Phase, PoolVolume};
 use localpool::pool::Change;
 use localpool::volume::Volumes as _;
+use localpool_testing::MIB;
 
-use crate::agent::{MIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{offers, set};
 use crate::sim::SimNode;

@@ -12,15 +12,16 @@ use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::{ClusterVolumes, Stores};
 use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, WantedUsage};
+use localpool_testing::{GIB, MIB};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::sim::SimNode;
 
-pub const MIB: u64 = 1 << 20;
-pub const GIB: u64 = 1 << 30;
 /// How long anything that a test waits for may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a test looks again.
+pub const AGAIN: Duration = Duration::from_millis(100);
 
 /// The controller's port, and the objects that it reads and writes.
 pub struct Stage {

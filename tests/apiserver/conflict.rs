@@ -7,8 +7,9 @@ use localpool::api::crd::{Phase, PoolVolume, VolumeReason};
 use localpool::host::Geometry;
 use localpool::pool::{CreateRequest, Selector, WantedUsage};
 use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool_testing::MIB;
 
-use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{offers, set};
 use crate::sim::SimNode;

@@ -2,7 +2,7 @@
 //! this machine's devices, without an agent and with one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use localpool::device::FactValue;
 use localpool::device::NodeName;
 use localpool::operator::discovery::{Reporter, result_name};
 use localpool::show::DeviceRow;
+use localpool_testing::loops::{LoopDevice, TempLoop};
+use localpool_testing::{Running, is_root};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -135,7 +137,7 @@ async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
 }
 
 /// `localpool discovery`, as its pod starts it.
-struct Program(Child, PathBuf);
+struct Program(Running, PathBuf);
 
 impl Program {
     fn start(cluster: &Cluster, name: &str, args: &[String]) -> Self {
@@ -148,13 +150,12 @@ impl Program {
             .stderr(file)
             .spawn()
             .expect("the program starts");
-        Self(child, log)
+        Self(Running(child), log)
     }
 
     /// Ends it as the kubelet does; gives its log.
     fn stop(mut self) -> String {
-        let process = nix::unistd::Pid::from_raw(self.0.id().try_into().expect("a process id"));
-        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        self.0.terminate();
         self.0.wait().expect("it is ours");
         std::fs::read_to_string(&self.1).expect("its log")
     }
@@ -168,61 +169,17 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A loop device on an image of the test's own; both are removed with the value.
-struct Loop {
-    node: String,
-    folder: tempfile::TempDir,
-}
-
-impl Loop {
-    fn attach() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let image = folder.path().join("disk.img");
-        std::fs::File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
-        let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().expect("losetup starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let disk = Self { node: String::from_utf8(made.stdout).expect("UTF-8").trim().to_owned(), folder };
-        disk.unmap();
-        disk
-    }
-
-    /// Partitions of a loop device outlive its binding: those of its last user, and for the next user ours.
-    fn unmap(&self) {
-        let _ = Command::new("partx").args(["--delete", &self.node]).stderr(Stdio::null()).status();
-    }
-
-    fn image(&self) -> PathBuf {
-        self.folder.path().join("disk.img")
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        self.unmap();
-        let _ = Command::new("losetup").args(["-d", &self.node]).status();
-    }
-}
-
-fn root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root for loop devices");
-    }
-    root
-}
-
-async fn has(results: &Results, node: &NodeName, what: &str, disk: &Loop, state: DeviceState) -> DiscoveredDevice {
+async fn has(
+    results: &Results,
+    node: &NodeName,
+    what: &str,
+    disk: &LoopDevice,
+    state: DeviceState,
+) -> DiscoveredDevice {
     let of = |result: &LocalVolumeDiscoveryResult| {
         devices(result)
             .iter()
-            .find(|device| device.facts().text("path") == Some(&*disk.node) && device.status.state == state)
+            .find(|device| device.facts().text("path") == Some(disk.path()) && device.status.state == state)
             .cloned()
     };
     of(&found(results, node, what, |result| of(result).is_some()).await).expect("it was just there")
@@ -231,7 +188,7 @@ async fn has(results: &Results, node: &NodeName, what: &str, disk: &Loop, state:
 #[tokio::test]
 async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_one() {
     let cluster = cluster!(shared);
-    if !root() {
+    if !is_root() {
         return;
     }
     let (space, node) = (namespace(&cluster.client).await, NodeName::from(unique("worker")));
@@ -245,7 +202,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     found(&results, &node, "a result", |result| result.status.is_some()).await;
 
     let begun = Instant::now();
-    let alone = Loop::attach();
+    let alone = TempLoop::new(64 << 20, &["--find"]);
     let device = has(&results, &node, "a disk that was added", &alone, DeviceState::Available).await;
     eprintln!("without an agent, a new disk is in the result after {:?}", begun.elapsed());
     let facts = device.facts();
@@ -253,7 +210,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     assert_eq!(device.status.reason, None);
 
     let sets = folder.path().join("sets.yaml");
-    std::fs::write(&sets, set_for(&alone.image())).expect("ours");
+    std::fs::write(&sets, set_for(&alone.image)).expect("ours");
     let socket = folder.path().join("csi.sock");
     let args = [
         &["standalone".to_owned(), format!("--sets={}", sets.display()), format!("--socket={}", socket.display())][..],
@@ -266,13 +223,13 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     let claimed = has(&results, &node, "the agent claimed it", &alone, DeviceState::NotAvailable).await;
     assert_eq!(claimed.status.reason.as_deref(), Some("in pool"));
     let begun = Instant::now();
-    let second = Loop::attach();
+    let second = TempLoop::new(64 << 20, &["--find"]);
     has(&results, &node, "another one, by the agent", &second, DeviceState::Available).await;
     eprintln!("with an agent, a new disk is in the result after {:?}", begun.elapsed());
     let gone = second.node.clone();
     drop(second);
     let absent = |result: &LocalVolumeDiscoveryResult| {
-        devices(result).iter().all(|device| device.facts().text("path") != Some(&*gone))
+        devices(result).iter().all(|device| device.facts().text("path") != gone.to_str())
     };
     found(&results, &node, "a disk that was removed is not in it", absent).await;
 
@@ -280,7 +237,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     assert!(!log.contains("calls were still under way"), "a stop does not wait for those who listen: {log}");
     discovery.said("stopped reporting").await;
     discovery.said("no agent answers on this node").await;
-    let third = Loop::attach();
+    let third = TempLoop::new(64 << 20, &["--find"]);
     has(&results, &node, "and again without an agent", &third, DeviceState::Available).await;
     drop(discovery);
     results.get(&result_name(&node)).await.expect("the result stays");

@@ -7,9 +7,10 @@ use localpool::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use localpool::host::fake::{FakeHost, Fault};
 use localpool::host::{Extent, Geometry};
 use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{make, object, offering, offers, phase, set};
 use crate::sim::SimNode;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use localpool::agent::{Run, Verb};
 use localpool::host::Geometry;
 use localpool::operator::node::cluster_uid;
+use localpool_testing::MIB;
 
-use crate::agent::{MIB, PATIENCE, Stage, on, unique};
+use crate::agent::{PATIENCE, Stage, on, unique};
 use crate::cluster;
 use crate::elsewhere::says;
 use crate::nodes::{make, offers, set};

@@ -12,11 +12,12 @@ use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::operator::controller::{DeletedNodePolicy, Leader, Metrics};
 use localpool::operator::volume::abandon;
 use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool_testing::{MIB, found_async};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{AGAIN, PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{offers, set as set_of_sims};
 use crate::sim::SimNode;
@@ -45,14 +46,8 @@ fn lead_leaving_for(stage: &Stage, gone: DeletedNodePolicy, left_for: SignedDura
 }
 
 pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look().await {
-            return seen;
-        }
-        assert!(tokio::time::Instant::now() < end, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let found = found_async(PATIENCE, AGAIN, async || look().await.ok_or(())).await;
+    found.unwrap_or_else(|()| panic!("never: {what}"))
 }
 
 pub async fn namespace(client: &Client) -> String {

@@ -8,9 +8,10 @@ use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
 use localpool::host::Host as _;
 use localpool::pool::JOURNAL;
 use localpool::volume::{VolumeId, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::offers;
 use crate::sim::SimNode;

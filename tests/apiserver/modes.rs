@@ -6,9 +6,10 @@ use localpool::api::crd::{DevicePool, LocalVolumeSet};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::volume::{Error, Nodes, Selector, VolumeId, Volumes as _, WantedUsage};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::sim::SimNode;
 

@@ -11,9 +11,10 @@ use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolu
 use localpool::host::fake::Platter;
 use localpool::pool::Standing;
 use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::sim::SimNode;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool_testing::GIB;
 use serde_json::json;
 
-use crate::agent::{GIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 
 /// Never both: a volume that an agent makes, and a caller that was sent elsewhere.

@@ -10,9 +10,10 @@ use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, VolumeReason};
 use localpool::host::Geometry;
 use localpool::pool::{Content, relabel};
 use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, PATIENCE, on, unique};
+use crate::agent::{PATIENCE, on, unique};
 use crate::cluster;
 use crate::nodes::{make, object, offering, offers, phase};
 

@@ -1,7 +1,7 @@
 //! The program itself, as the pod starts it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -20,29 +20,21 @@ use localpool::csi::proto::{
 };
 use localpool::operator::crds::{self, Ownership};
 use localpool::volume::{VolumeId, Volumes as _};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use localpool_testing::{GIB, Running, eventually_async, free_address};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::agent::{GIB, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{AGAIN, PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::server::Cluster;
 
 struct Controller {
-    child: Child,
+    child: Running,
     port: u16,
     socket: PathBuf,
     /// Where the resizer connects.
     resizer: PathBuf,
     token: PathBuf,
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Controller {
@@ -51,7 +43,7 @@ impl Controller {
     }
 
     fn start_as(cluster: &Cluster, pod: &str, kubeconfig: &Path) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+        let port = free_address().port();
         let path = |name: &str| cluster.server.path(&format!("{pod}{name}"));
         let (socket, resizer, token) = (path(".sock"), path("-resizer.sock"), path("-token"));
         let log = std::fs::File::create(cluster.server.path(&format!("{pod}.log"))).expect("ours");
@@ -65,7 +57,7 @@ impl Controller {
             .stderr(log)
             .spawn()
             .expect("the program starts");
-        Self { child, port, socket, resizer, token }
+        Self { child: Running(child), port, socket, resizer, token }
     }
 
     /// Status and body.
@@ -84,17 +76,14 @@ impl Controller {
     }
 
     async fn wait_within(&self, patience: Duration, path: &str, code: u16) {
-        let end = Instant::now() + patience;
-        while self.get(path).await.is_none_or(|(found, _)| found != code) {
-            assert!(Instant::now() < end, "{path} never answered {code}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let answers = async || self.get(path).await.is_some_and(|(found, _)| found == code);
+        assert!(eventually_async(patience, AGAIN, answers).await, "{path} never answered {code}");
     }
 
     /// Asks it to stop; returns how long that took.
     fn stop(mut self) -> Duration {
         let began = Instant::now();
-        kill(Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")), Signal::SIGTERM).expect("it runs");
+        self.child.terminate();
         let status = self.child.wait().expect("it is ours");
         assert!(status.success(), "{status}");
         began.elapsed()
@@ -108,11 +97,8 @@ async fn holder(cluster: &Cluster) -> Option<String> {
 }
 
 async fn until_held_by(cluster: &Cluster, pod: &str) {
-    let end = Instant::now() + PATIENCE;
-    while holder(cluster).await.as_deref() != Some(pod) {
-        assert!(Instant::now() < end, "{pod} never led");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let leads = async || holder(cluster).await.as_deref() == Some(pod);
+    assert!(eventually_async(PATIENCE, AGAIN, leads).await, "{pod} never led");
 }
 
 async fn namespace(cluster: &Cluster) {
@@ -141,11 +127,8 @@ async fn a_controller_whose_token_has_expired_says_so_and_works_with_the_next_on
     let controller = Controller::start_as(&cluster, "expired", &kubeconfig);
     controller.wait_for("/healthz", 200).await;
     let log = || std::fs::read_to_string(cluster.server.path("expired.log")).expect("its log");
-    let end = Instant::now() + PATIENCE;
-    while !log().contains("Unauthorized") {
-        assert!(Instant::now() < end, "nothing is said of it: {}", log());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let is_said = async || log().contains("Unauthorized");
+    assert!(eventually_async(PATIENCE, AGAIN, is_said).await, "nothing is said of it: {}", log());
     assert_eq!(controller.get("/readyz").await.expect("served").0, 503);
     // As kubelet replaces it: a new file, renamed over the old one. Clients read it again within a minute.
     let next = cluster.server.path("next-token");
@@ -166,11 +149,7 @@ async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over()
     assert!(!controller.socket.exists(), "the socket is there before the sidecars have an identity");
     account_of_sidecars(&cluster).await;
 
-    let end = Instant::now() + PATIENCE;
-    while !controller.socket.exists() {
-        assert!(Instant::now() < end, "no socket");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    assert!(eventually_async(PATIENCE, AGAIN, async || controller.socket.exists()).await, "no socket");
     let token = std::fs::read_to_string(controller.token.join("token")).expect("a token");
     assert_eq!(token.split('.').count(), 3, "it is no token: {token:.20}");
     assert_eq!(std::fs::read_to_string(controller.token.join("namespace")).expect("there"), "localpool");

@@ -2,23 +2,22 @@
 //! it is removed with the last test that uses it, and with the test process, however that ends.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use localpool::operator::crds::{self, Ownership};
+use localpool_testing::apiserver::{ControlPlane, TOKEN};
+use localpool_testing::{found_async, skipped};
 
 const PROGRAM: &str = "LOCALPOOL_CLUSTER_BIN";
 const FOLDER: &str = "localpool-apiserver-";
-const TOKEN: &str = "of-these-tests-only";
 const START: Duration = Duration::from_secs(90);
 
 pub struct Server {
@@ -98,25 +97,18 @@ async fn with(program: PathBuf, turn: Turn) -> Cluster {
 fn program() -> Option<PathBuf> {
     let program = std::env::var_os(PROGRAM).map(PathBuf::from);
     if program.is_none() {
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test").to_owned();
-        eprintln!(
-            "skipped: {test} needs an API server: {PROGRAM}=target/cluster/bin/localpool-cluster (make cluster-up)"
-        );
+        skipped(&format!("needs an API server: {PROGRAM}=target/cluster/bin/localpool-cluster (make cluster-up)"));
     }
     program
 }
 
 async fn ready(client: &Client) {
-    let end = Instant::now() + START;
-    loop {
+    let look = async || {
         let request = axum::http::Request::get("/readyz").body(Vec::new()).expect("a request");
-        match client.request_text(request).await {
-            Ok(_) => return,
-            Err(error) if Instant::now() > end => panic!("the API server is not ready: {error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-        }
-    }
+        client.request_text(request).await
+    };
+    let answer = found_async(START, Duration::from_millis(200), look).await;
+    answer.unwrap_or_else(|error| panic!("the API server is not ready: {error}"));
 }
 
 impl Server {
@@ -129,24 +121,20 @@ impl Server {
         for name in ["etcd", "kube-apiserver"] {
             symlink(&program, folder.join(name)).expect("a link");
         }
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
         let (stop, stopped) = mpsc::channel();
         let (began, beginning) = mpsc::channel();
         // The kernel ends the processes with the thread that started them, so also if the tests are killed.
         let agent_handle = {
             let folder = folder.clone();
             std::thread::spawn(move || {
-                let children = [etcd(&folder), apiserver(&folder, port)];
-                began.send(()).expect("somebody waits");
+                let plane = ControlPlane::start(&folder, &folder.join("etcd"), &folder.join("kube-apiserver"));
+                began.send(plane.port).expect("somebody waits");
                 let _ = stopped.recv();
-                for mut child in children.into_iter().rev() {
-                    child.kill().expect("it is ours");
-                    child.wait().expect("it is ours");
-                }
+                drop(plane);
                 fs::remove_dir_all(&folder).expect("the folder is ours");
             })
         };
-        beginning.recv().expect("etcd and the API server start");
+        let port = beginning.recv().expect("etcd and the API server start");
         Self { folder, port, stop: Some(stop), agent_handle: Some(agent_handle) }
     }
 
@@ -213,55 +201,4 @@ fn sweep(base: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// A process that ends with the thread that starts it.
-fn start(folder: &Path, name: &str, args: &[String]) -> Child {
-    let log = fs::File::create(folder.join(format!("{name}.log"))).expect("the folder is ours");
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(folder.join(name)).args(args).current_dir(folder);
-    command.stdin(Stdio::null()).stdout(log.try_clone().expect("open")).stderr(log);
-    command.spawn().expect("setpriv of util-linux starts it")
-}
-
-fn etcd(folder: &Path) -> Child {
-    let socket = format!("unix://{}", folder.join("e").display());
-    let nobody = "http://localhost:2380";
-    let args = [
-        "--name=it".to_owned(),
-        format!("--data-dir={}", folder.join("data").display()),
-        format!("--listen-client-urls={socket}"),
-        format!("--advertise-client-urls={nobody}"),
-        format!("--listen-peer-urls={socket}-peer"),
-        format!("--initial-advertise-peer-urls={nobody}"),
-        format!("--initial-cluster=it={nobody}"),
-        "--unsafe-no-fsync".to_owned(),
-        "--log-level=warn".to_owned(),
-    ];
-    start(folder, "etcd", &args)
-}
-
-fn apiserver(folder: &Path, port: u16) -> Child {
-    let file = |name: &str| folder.join(name).display().to_string();
-    fs::write(folder.join("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n")).expect("ours");
-    let mut openssl = Command::new("openssl");
-    openssl.args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &file("accounts.key")]);
-    let made = openssl.output().expect("openssl starts");
-    assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
-    let args = [
-        "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-        "--advertise-address=127.0.0.1".to_owned(),
-        "--endpoint-reconciler-type=none".to_owned(),
-        format!("--etcd-servers=unix://{}", file("e")),
-        format!("--cert-dir={}", file("certificates")),
-        format!("--token-auth-file={}", file("tokens.csv")),
-        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", file("accounts.key")),
-        format!("--service-account-signing-key-file={}", file("accounts.key")),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        "--authorization-mode=RBAC".to_owned(),
-        "--profiling=false".to_owned(),
-    ];
-    start(folder, "kube-apiserver", &args)
 }

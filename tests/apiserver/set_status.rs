@@ -8,9 +8,10 @@ use localpool::api::crd::LocalVolumeSet;
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::DeletedNodePolicy;
+use localpool_testing::MIB;
 use serde_json::{Value, json};
 
-use crate::agent::{MIB, Stage, unique};
+use crate::agent::{Stage, unique};
 use crate::cluster;
 use crate::leader::{lead, until};
 use crate::sim::SimNode;

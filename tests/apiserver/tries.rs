@@ -6,9 +6,10 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume, VolumeReason};
 use localpool::volume::{Error, Volume, VolumeId, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{MIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{offers, set};
 use crate::sim::SimNode;

@@ -11,9 +11,10 @@ use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{self, DevicePool, SCHEMA_ANNOTATION, set_crd};
 use localpool::operator::crds::{self, Ownership};
 use localpool::volume::{Error, VolumeId, Volumes as _, WantedUsage};
+use localpool_testing::MIB;
 use serde_json::{Value, json};
 
-use crate::agent::{MIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::leader::until;
 use crate::nodes::{offers, set};

@@ -8,9 +8,10 @@ use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use localpool::api::crd::{Intent, LocalVolumeSet, Phase, PoolVolume};
 use localpool::volume::{Error, Nodes, VolumeId, Volumes as _, WantedUsage};
+use localpool_testing::GIB;
 use serde_json::json;
 
-use crate::agent::{GIB, Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
 use crate::tap::Tap;
 

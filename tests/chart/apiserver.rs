@@ -1,24 +1,23 @@
-//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; on its
-//! own ports on loopback, in its own folder, and removed with the value or with the thread that made it.
+//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; in its own
+//! folder, and removed with the value or with the thread that made it.
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use localpool_testing::apiserver::{ControlPlane, TOKEN};
+use localpool_testing::eventually;
 use tempfile::TempDir;
 
 use super::helm::built;
 
-const ADMIN: &str = "the-token-of-the-administrator-of-this-test";
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct ApiServer {
-    processes: Vec<Child>,
+    plane: ControlPlane,
     kubectl: PathBuf,
-    url: String,
     dir: TempDir,
 }
 
@@ -36,91 +35,24 @@ impl From<Output> for Answer {
     }
 }
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 impl ApiServer {
     /// `None` if the programs are not built, with a line that says so.
     pub fn start() -> Option<Self> {
         let (etcd, apiserver, kubectl) = (built("etcd")?, built("kube-apiserver")?, built("kubectl")?);
         let dir = tempfile::tempdir().unwrap();
-        let key = at(&dir, "key.pem");
-        let made = Command::new("openssl").args(["genrsa", "-out", &key, "2048"]).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        fs::write(at(&dir, "tokens"), format!("{ADMIN},admin,admin,system:masters\n")).unwrap();
-
-        let (client, peer, secure) = (free_address(), free_address(), free_address());
-        let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
-        let (host, port) = secure.split_once(':').unwrap();
-        let mut server = Self { processes: Vec::new(), kubectl, url: format!("https://{secure}"), dir };
-        server.run(
-            &etcd,
-            &[
-                &format!("--data-dir={}", at(&server.dir, "etcd")),
-                &format!("--listen-client-urls={client}"),
-                &format!("--advertise-client-urls={client}"),
-                &format!("--listen-peer-urls={peer}"),
-                &format!("--initial-advertise-peer-urls={peer}"),
-                &format!("--initial-cluster=default={peer}"),
-                "--unsafe-no-fsync",
-            ],
-        );
-        server.run(
-            &apiserver,
-            &[
-                &format!("--etcd-servers={client}"),
-                &format!("--bind-address={host}"),
-                &format!("--secure-port={port}"),
-                &format!("--cert-dir={}", at(&server.dir, "certificates")),
-                &format!("--service-account-key-file={key}"),
-                &format!("--service-account-signing-key-file={key}"),
-                "--service-account-issuer=https://kubernetes.default.svc",
-                &format!("--token-auth-file={}", at(&server.dir, "tokens")),
-                "--authorization-mode=RBAC",
-                "--allow-privileged",
-            ],
-        );
-        let begun = Instant::now();
-        while !server.kubectl(ADMIN, &["get", "--raw=/readyz"], "").taken {
-            assert!(begun.elapsed() < PATIENCE, "the apiserver is not ready; {}", server.log(&apiserver));
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let plane = ControlPlane::start(dir.path(), &etcd, &apiserver);
+        let server = Self { plane, kubectl, dir };
+        let is_ready = || server.kubectl(TOKEN, &["get", "--raw=/readyz"], "").taken;
+        assert!(eventually(PATIENCE, is_ready), "the apiserver is not ready; {}", server.plane.log(&apiserver));
         Some(server)
-    }
-
-    fn run(&mut self, program: &Path, args: &[&str]) {
-        let log = fs::File::create(self.log_of(program)).unwrap();
-        // It ends with this thread, even if the thread gets no chance to end it.
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.processes.push(child);
-    }
-
-    fn log_of(&self, program: &Path) -> PathBuf {
-        self.dir.path().join(program.file_name().unwrap()).with_extension("log")
-    }
-
-    fn log(&self, program: &Path) -> String {
-        let text = fs::read_to_string(self.log_of(program)).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     /// A kubeconfig for the holder of a token.
     pub fn kubeconfig(&self, token: &str) -> PathBuf {
         let path = self.dir.path().join(format!("config-{}", token.len()));
-        let authority = self.dir.path().join("certificates/apiserver.crt");
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
-            "clusters": [{"name": "it", "cluster": {"server": self.url, "certificate-authority": authority}}],
+            "clusters": [{"name": "it", "cluster": {"server": self.plane.url(), "certificate-authority": self.plane.certificate()}}],
             "users": [{"name": "it", "user": {"token": token}}],
             "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
         });
@@ -132,7 +64,14 @@ impl ApiServer {
         let mut child = Command::new(&self.kubectl)
             .env_clear()
             .env("HOME", self.dir.path())
-            .args(["--kubeconfig=/dev/null", "--insecure-skip-tls-verify", "--server", &self.url, "--token", token])
+            .args([
+                "--kubeconfig=/dev/null",
+                "--insecure-skip-tls-verify",
+                "--server",
+                &self.plane.url(),
+                "--token",
+                token,
+            ])
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -146,26 +85,13 @@ impl ApiServer {
 
     /// As the administrator; it has to succeed.
     pub fn admin(&self, args: &[&str], input: &str) -> String {
-        let answer = self.kubectl(ADMIN, args, input);
+        let answer = self.kubectl(TOKEN, args, input);
         assert!(answer.taken, "kubectl {args:?}: {}", answer.said);
         answer.said
     }
 
     /// As the administrator, whatever the outcome.
     pub fn try_as_admin(&self, args: &[&str], input: &str) -> Answer {
-        self.kubectl(ADMIN, args, input)
-    }
-}
-
-fn at(dir: &TempDir, file: &str) -> String {
-    dir.path().join(file).to_str().unwrap().to_owned()
-}
-
-impl Drop for ApiServer {
-    fn drop(&mut self) {
-        for child in self.processes.iter_mut().rev() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.kubectl(TOKEN, args, input)
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use localpool_testing::skipped;
 use serde_json::Value;
 
 use super::chart;
@@ -26,7 +27,7 @@ pub fn built(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: there is no {}, which `make cluster-build` builds", path.display());
+    skipped(&format!("needs {}, which `make cluster-build` builds", path.display()));
     None
 }
 

@@ -1,12 +1,12 @@
 //! One check: a namespace of its own, its outcome in the list that scripts/test-cluster prints, and nothing of it
 //! stays.
 
-use std::io::Write as _;
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use localpool_testing::{record, skipped};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, HOME, attempt, eventually, kubectl, name};
@@ -48,8 +48,8 @@ pub fn check(needs: Needs, body: impl AsyncFnOnce(&Space)) {
         _ => Some("needs a cluster: make test-cluster"),
     };
     if let Some(why) = skip {
-        eprintln!("skipped: {test} {why}");
-        return record("skipped", begun, &sentence, why);
+        skipped(why);
+        return outcome("skipped", begun, &sentence, why);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ended = runtime.block_on(async {
@@ -62,19 +62,16 @@ pub fn check(needs: Needs, body: impl AsyncFnOnce(&Space)) {
         ended.and(removed)
     });
     match ended {
-        Ok(()) => record("ok", begun, &sentence, ""),
+        Ok(()) => outcome("ok", begun, &sentence, ""),
         Err(panic) => {
-            record("FAILED", begun, &sentence, "");
+            outcome("FAILED", begun, &sentence, "");
             std::panic::resume_unwind(panic);
         }
     }
 }
 
-fn record(outcome: &str, begun: Instant, sentence: &str, why: &str) {
-    let Some(file) = std::env::var_os("LOCALPOOL_TEST_RESULTS") else { return };
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
-    let line = format!("{outcome}\t{:.1}\t{sentence}\t{why}\n", begun.elapsed().as_secs_f64());
-    file.write_all(line.as_bytes()).unwrap();
+fn outcome(outcome: &str, begun: Instant, sentence: &str, why: &str) {
+    record("LOCALPOOL_TEST_RESULTS", outcome, begun.elapsed(), sentence, why);
 }
 
 impl Space {

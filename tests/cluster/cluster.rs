@@ -4,12 +4,11 @@
 //! Takes in KUBECONFIG and what scripts/test-cluster sets in the environment; gives out `Cluster`.
 
 use std::fmt::Debug;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use localpool_testing::found_async;
 use serde_json::Value;
 
 use crate::machine::Machine;
@@ -186,17 +185,9 @@ pub fn name(object: &Value) -> &str {
 }
 
 /// Looks until it finds something; if it does not, the panic has the last answer.
-pub async fn eventually<T, E: Debug>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let until = Instant::now() + within;
-    loop {
-        match look().await {
-            Ok(found) => return found,
-            Err(seen) if Instant::now() >= until => {
-                panic!("not within {} s: {what}; at last: {seen:?}", within.as_secs())
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-        }
-    }
+pub async fn eventually<T, E: Debug>(what: &str, within: Duration, look: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let found = found_async(within, Duration::from_millis(200), look).await;
+    found.unwrap_or_else(|seen| panic!("not within {} s: {what}; at last: {seen:?}", within.as_secs()))
 }
 
 /// The API server's answer in the end. While it starts fifty pods, it may not answer at once, or ask to retry; no check
@@ -214,12 +205,11 @@ async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T, kube::Error>) -> R
 
 /// Runs a program; returns what it printed, whatever its outcome.
 pub async fn attempt(program: &str, words: &[&str]) -> Result<String, String> {
-    let program = PathBuf::from(program);
+    let program = program.to_owned();
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let run = move || {
-        let done = Command::new(&program).args(&words).output().map_err(|error| format!("{program:?}: {error}"))?;
-        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        if done.status.success() { Ok(out.into_owned()) } else { Err(format!("{program:?} {words:?}: {out}{err}")) }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        localpool_testing::attempt(&program, &words)
     };
     tokio::task::spawn_blocking(run).await.expect("it does not panic")
 }

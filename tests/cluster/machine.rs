@@ -1,9 +1,11 @@
 //! The machine of the node, if the test set it up: the loop disks, the data on them, and the processes of the cluster.
 
 use std::fs::{self, File};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use localpool_testing::loops::{self, LoopDevice};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, HOME, SOON, attempt, eventually, name, run};
@@ -20,9 +22,14 @@ pub struct Machine {
 
 /// A loop device on an image of this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disk {
-    pub node: PathBuf,
-    pub image: PathBuf,
+pub struct Disk(LoopDevice);
+
+impl Deref for Disk {
+    type Target = LoopDevice;
+
+    fn deref(&self) -> &LoopDevice {
+        &self.0
+    }
 }
 
 /// One entry of a partition table.
@@ -56,16 +63,7 @@ impl Machine {
 
     /// All loop devices of this run, by image.
     pub fn disks(&self) -> Vec<Disk> {
-        let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
-        let disk = |name: std::ffi::OsString| {
-            let name = name.to_str()?;
-            let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-            let image = PathBuf::from(image.trim_end());
-            image.starts_with(&self.work).then(|| Disk { node: Path::new("/dev").join(name), image })
-        };
-        let mut disks: Vec<Disk> = devices.filter_map(disk).collect();
-        disks.sort_by(|a, b| a.image.cmp(&b.image));
-        disks
+        loops::attached(&self.work).into_iter().map(Disk).collect()
     }
 
     /// Makes a loop disk for one check.
@@ -74,9 +72,9 @@ impl Machine {
         // image is used twice, and all are removed only at the end.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
         let image = self.work.join("disks").join(format!("{name}-{now}.img"));
-        File::create(&image).unwrap().set_len(size).unwrap();
+        loops::image(&image, size);
         let node = run("losetup", &["--find", "--show", image.to_str().unwrap()]).await;
-        let disk = Disk { node: PathBuf::from(node.trim()), image };
+        let disk = Disk(LoopDevice { node: PathBuf::from(node.trim()), image });
         disk.unmap().await;
         disk
     }
@@ -134,7 +132,7 @@ impl Machine {
 
 impl Disk {
     pub async fn unmap(&self) {
-        let _ = attempt("partx", &["--delete", self.node.to_str().unwrap()]).await;
+        let _ = attempt("partx", &["--delete", self.path()]).await;
     }
 
     pub fn size(&self) -> u64 {
@@ -143,7 +141,7 @@ impl Disk {
 
     /// The partition table, as util-linux reads it.
     pub async fn entries(&self) -> Vec<Entry> {
-        let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.node.to_str().unwrap()];
+        let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.path()];
         let said = match attempt("partx", &words).await {
             Ok(said) => said,
             Err(said) if said.contains("failed to read partition table") => return Vec::new(),

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use localpool::cli::Cli;
+use localpool_testing::pid;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use answers::Answers;
 
@@ -167,7 +167,7 @@ impl World {
 
 /// Its output, once it has ended by itself and without a panic. A process that does not end is a failure, not a wait.
 fn ended(child: Child, what: &str) -> Output {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let pid = pid(&child);
     let (end, ends) = channel::<()>();
     let watch = thread::spawn(move || {
         if ends.recv_timeout(AT_MOST) == Err(RecvTimeoutError::Timeout) {

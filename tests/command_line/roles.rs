@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use localpool::host::StateDir;
+use localpool_testing::pid;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::Sink::{self, Closed, Full, Kept};
 use crate::answers::Answers;
@@ -113,7 +113,7 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
         let begun = Instant::now();
         let mut child = world.spawn(words, out, err);
         await_begun(&child);
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let pid = pid(&child);
         let said = match child.stderr.take() {
             Some(pipe) => {
                 let said = until_said(pipe, log, &what);

@@ -4,11 +4,12 @@
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_content_source::{SnapshotSource, Type};
 use localpool::csi::proto::*;
+use localpool_testing::{GIB, MIB, text};
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, block, capability, create, mount, of_kind, publish, range, stage};
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
-use crate::lab::{Disk, GIB, Lab, MIB, text};
+use crate::lab::{Disk, Lab};
 
 /// A driver with a carved and a whole disk, and a volume on the first, which nothing here may change.
 struct Bench {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use localpool_testing::{MIB, eventually, text};
+
 use crate::client::{block, create};
 use crate::driver::{CARVED, SOON, Start, WHOLE, set};
-use crate::lab::{Disk, Lab, MIB, eventually, text};
+use crate::lab::{Disk, Lab};
 
 /// The driver must refuse to start with all these words, and leave the disk as it is.
 fn assert_refuses_to_start(start: &Start, disk: &Disk, words: &[&str]) {

@@ -2,10 +2,12 @@
 
 use std::process::Command;
 
+use localpool_testing::{MIB, eventually, run, text};
+
 use crate::client::{block, create, mount};
 use crate::content::{pattern, write_synced};
 use crate::driver::{SOON, Start, WHOLE, set};
-use crate::lab::{Disk, MIB, eventually, run, text};
+use crate::lab::Disk;
 
 /// A partition that the kernel maps, as udev does when the last process that had the disk open for writing closes it.
 fn map(disk: &Disk) {

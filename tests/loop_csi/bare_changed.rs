@@ -5,11 +5,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::process::{Command, Stdio};
 
+use localpool_testing::{MIB, eventually, run, text};
 use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::client::{assert_refused, block, create, publish};
 use crate::driver::{SOON, Start, set};
-use crate::lab::{MIB, eventually, run, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_bare_volume_that_was_published_read_only_is_served_after_a_restart_and_erased() {

@@ -1,7 +1,7 @@
 //! Bytes that nothing recognises: a set with `blankness: Zeros` takes no disk that has some.
+use localpool_testing::MIB;
 
 use crate::driver::{CARVED, Start, set};
-use crate::lab::MIB;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_with_bytes_that_nothing_recognises_is_left_by_a_set_that_asks_for_zeros_and_taken_by_another() {

@@ -1,4 +1,4 @@
-//! Clients of a driver's socket, and the requests that tests make.
+//! A client of a driver's CSI socket, and the requests that tests make.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,13 +12,12 @@ use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use localpool::csi::proto::volume_usage::Unit;
 use localpool::csi::proto::*;
+use localpool_testing::{found_async, text};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
-use crate::lab::text;
-
-/// No call of a test may take longer.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The limit for the erasure of what a test deleted.
+const ERASED_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 pub struct Client {
@@ -35,13 +34,14 @@ pub struct Made {
 }
 
 impl Client {
-    pub async fn connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
+    /// No call may take longer than the limit.
+    pub async fn connect(socket: &Path, limit: Duration) -> Result<Self, tonic::transport::Error> {
         let socket = socket.to_owned();
         let connector = tower::service_fn(move |_| {
             let socket = socket.clone();
             async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
         });
-        let endpoint = Endpoint::from_static("http://localhost").timeout(LIMIT);
+        let endpoint = Endpoint::from_static("http://localhost").timeout(limit);
         let channel = endpoint.connect_with_connector(connector).await?;
         Ok(Self {
             identity: IdentityClient::new(channel.clone()),
@@ -82,15 +82,12 @@ impl Client {
 
     /// Waits until that much is available again: the deleted volumes are erased then.
     pub async fn await_capacity(&mut self, class: &str, capability: &VolumeCapability, wanted: (u64, u64)) {
-        let until = tokio::time::Instant::now() + crate::driver::SOON;
-        loop {
-            let now = self.capacity(class, capability).await;
-            if now == wanted {
-                return;
-            }
-            assert!(tokio::time::Instant::now() < until, "capacity is {now:?}, not {wanted:?} as it was");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let look = async || match self.capacity(class, capability).await {
+            now if now == wanted => Ok(()),
+            now => Err(now),
+        };
+        let came = found_async(ERASED_WITHIN, Duration::from_millis(10), look).await;
+        came.unwrap_or_else(|now| panic!("capacity is {now:?}, not {wanted:?} as it was"));
     }
 
     pub async fn expand(&mut self, id: &str, required: u64, limit: u64) -> Result<(u64, bool), Status> {

@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use localpool_testing::MIB;
+
 use crate::client::{Client, block, create, mount};
 use crate::content::{pattern, write_synced};
 use crate::driver::{CARVED, Driver, Start, set};
-use crate::lab::{Lab, MIB};
+use crate::lab::Lab;
 
 /// A driver whose clock is right, and can be changed.
 async fn start(lab: &Lab, min_age: &str) -> (Driver, Client) {

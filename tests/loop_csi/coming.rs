@@ -3,12 +3,13 @@
 
 use std::fs;
 
+use localpool_testing::{MIB, eventually, found_async, run, text};
 use tonic::Code;
 
 use crate::client::{Client, assert_refused, block, create, mount};
 use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, Lab, MIB, eventually, run, text};
+use crate::lab::{Disk, Lab};
 
 /// Takes a disk away; returns the image that comes back, with everything that the driver has written to it. The driver
 /// is stopped meanwhile, as it writes the second copy of a label in the background.
@@ -24,16 +25,14 @@ fn take_away(lab: &Lab, driver: &Driver, disk: &Disk) -> std::path::PathBuf {
 }
 
 async fn await_condition(client: &mut Client, id: &str, abnormal: bool, words: &str) {
-    let until = tokio::time::Instant::now() + SOON;
-    loop {
+    let look = async || {
         let listed = client.list().await;
-        let (_, condition) = listed.iter().find(|(listed, _)| listed == id).expect("it stays listed");
-        if condition.abnormal == abnormal && condition.message.contains(words) {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < until, "{condition:?}, not {words:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+        let (_, condition) = listed.into_iter().find(|(listed, _)| listed == id).expect("it stays listed");
+        let is_so = condition.abnormal == abnormal && condition.message.contains(words);
+        if is_so { Ok(()) } else { Err(condition) }
+    };
+    let came = found_async(SOON, std::time::Duration::from_millis(20), look).await;
+    came.unwrap_or_else(|condition| panic!("{condition:?}, not {words:?}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

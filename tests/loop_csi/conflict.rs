@@ -1,12 +1,12 @@
 //! One volume on two disks: neither is used before a person decides which one it is, and the data of the other one is
 //! kept.
 
+use localpool_testing::MIB;
 use tonic::Code;
 
 use crate::client::{assert_refused, create, mount};
 use crate::driver::{CARVED, Start, cli, set};
 use crate::dry_run::documents;
-use crate::lab::MIB;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_conflict_is_shown_and_settled_by_command() {

@@ -7,16 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use localpool_testing::loops::attached;
+use localpool_testing::{eventually, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::lab::{Lab, attached, eventually, text};
+use crate::lab::Lab;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_localpool");
 /// The limit for everything that has to happen by itself; if it takes longer, something has gone wrong.
 pub const SOON: Duration = Duration::from_secs(20);
+
+/// No call of a test may take longer.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The configuration that a driver starts with.
 #[derive(Clone)]
@@ -119,7 +124,7 @@ impl Driver {
     pub async fn client(&mut self) -> Client {
         let until = Instant::now() + SOON;
         loop {
-            if let Ok(mut client) = Client::connect(&self.start.socket).await
+            if let Ok(mut client) = Client::connect(&self.start.socket, LIMIT).await
                 && client.is_ready().await
             {
                 return client;
@@ -131,7 +136,7 @@ impl Driver {
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+        localpool_testing::pid(&self.child)
     }
 
     /// SIGKILL: no handler runs, nothing is tidied up.

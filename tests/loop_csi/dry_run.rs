@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
+use localpool_testing::{MIB, text};
 use tonic::Code;
 
 use crate::client::{assert_refused, block, create};
 use crate::driver::{CARVED, Start, cli, set};
-use crate::lab::{MIB, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_dry_run_claims_nothing_and_leaves_its_disks_to_others() {

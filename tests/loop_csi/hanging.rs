@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use localpool_testing::{MIB, eventually, run, text};
 use tonic::Code;
 
 use crate::client::{Client, block, create, mount};
 use crate::driver::{CARVED, SOON, Start, set};
-use crate::lab::{Disk, Lab, MIB, eventually, run, text};
+use crate::lab::{Disk, Lab};
 
 /// How long an answer may take on a busy machine. An operation that waits for the frozen disk takes as long as the
 /// freeze.

@@ -6,9 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use localpool_testing::{MIB, eventually, run, text};
+
 use crate::client::{Client, block, create, mount};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, MIB, eventually, run, text};
+use crate::lab::Disk;
 
 /// Each of them would destroy the disk, and none asks first.
 const DESTROYERS: [&[&str]; 5] = [

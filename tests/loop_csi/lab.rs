@@ -2,16 +2,18 @@
 //! end, also if the test panics. What belongs to it is found by looking at the machine, never by a list.
 
 use std::fs::{self, File, OpenOptions};
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use localpool_testing::loops::{self, LoopDevice, attached};
+use localpool_testing::{MIB, eventually, is_root, run};
 
 use crate::content::fingerprint;
 
-pub const MIB: u64 = 1 << 20;
-pub const GIB: u64 = 1 << 30;
 const DIRECTORY: &str = "localpool-csi-";
 
 pub struct Lab {
@@ -30,10 +32,17 @@ static TURN: RwLock<()> = RwLock::new(());
 /// A loop device on an image file of a lab.
 #[derive(Clone)]
 pub struct Disk {
-    pub node: PathBuf,
-    pub image: PathBuf,
+    device: LoopDevice,
     /// The kernel's counter continues from the last user of the loop device.
     writes_before: u64,
+}
+
+impl Deref for Disk {
+    type Target = LoopDevice;
+
+    fn deref(&self) -> &LoopDevice {
+        &self.device
+    }
 }
 
 /// Gets a lab for a test, or ends a test that needs root if there is no root.
@@ -65,10 +74,7 @@ impl Lab {
     }
 
     fn with(turn: impl FnOnce() -> Turn) -> Option<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            let thread = std::thread::current();
-            let line = format!("skipped: {} needs root and loop devices\n", thread.name().unwrap_or("a loop_ test"));
-            eprint!("{line}");
+        if !is_root() {
             return None;
         }
         let turn = turn();
@@ -105,7 +111,7 @@ impl Lab {
     /// A sparse file, not attached.
     pub fn image(&self, name: &str, size: u64) -> PathBuf {
         let image = self.path(&format!("{name}.img"));
-        File::create(&image).unwrap().set_len(size).unwrap();
+        loops::image(&image, size);
         image
     }
 
@@ -120,12 +126,9 @@ impl Lab {
     }
 
     fn bind(&self, image: &Path, sector: u32, device: &str) -> Disk {
-        let node = run("losetup", &["--show", "--sector-size", &sector.to_string(), device, text(image)]);
-        let mut disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned(), writes_before: 0 };
-        // Partitions from BLKPG outlive the binding of a loop device.
-        disk.unmap();
-        disk.writes_before = disk.writes();
-        disk
+        let device = LoopDevice::attach(image, &["--sector-size", &sector.to_string(), device]);
+        let writes_before = device.writes();
+        Disk { device, writes_before }
     }
 
     fn sweep(&self) -> Result<(), String> {
@@ -155,19 +158,6 @@ impl Lab {
     }
 }
 
-/// The loop devices on images below a directory.
-pub fn attached(dir: &Path) -> Vec<Disk> {
-    let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
-    devices
-        .filter_map(|name| {
-            let name = name.to_str()?;
-            let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-            let image = PathBuf::from(image.trim_end_matches('\n').trim_end_matches(" (deleted)"));
-            image.starts_with(dir).then(|| Disk { node: Path::new("/dev").join(name), image, writes_before: 0 })
-        })
-        .collect()
-}
-
 impl Drop for Lab {
     fn drop(&mut self) {
         match self.sweep() {
@@ -179,46 +169,6 @@ impl Drop for Lab {
 }
 
 impl Disk {
-    pub fn name(&self) -> &str {
-        self.node.file_name().unwrap().to_str().unwrap()
-    }
-
-    pub fn path(&self) -> &str {
-        text(&self.node)
-    }
-
-    /// The kernel names of the partitions that are mapped, in no order.
-    pub fn mapped(&self) -> Vec<String> {
-        let entries = fs::read_dir(format!("/sys/block/{}", self.name())).into_iter().flatten().flatten();
-        let partitions = entries.filter(|entry| entry.path().join("partition").exists());
-        partitions.map(|entry| entry.file_name().to_str().unwrap().to_owned()).collect()
-    }
-
-    pub fn unmap(&self) {
-        let unmapped = eventually(Duration::from_secs(5), || {
-            self.mapped().is_empty() || {
-                let _ = Command::new("partx").args(["--delete", self.path()]).output();
-                self.mapped().is_empty()
-            }
-        });
-        if !unmapped && !std::thread::panicking() {
-            panic!("partitions of {} stay: {:?}", self.path(), self.mapped());
-        }
-    }
-
-    /// Removes the image from the device.
-    pub fn detach(&self) {
-        self.unmap();
-        run("losetup", &["--detach", self.path()]);
-        let gone = || !Path::new(&format!("/sys/block/{}/loop/backing_file", self.name())).exists();
-        assert!(eventually(Duration::from_secs(5), gone), "somebody keeps {} open", self.path());
-    }
-
-    /// Makes the kernel announce a change of the device.
-    pub fn announce(&self) {
-        fs::write(format!("/sys/block/{}/uevent", self.name()), "change").unwrap();
-    }
-
     pub fn write(&self, at: u64, bytes: &[u8]) {
         let file = OpenOptions::new().write(true).open(&self.image).unwrap();
         file.write_all_at(bytes, at).unwrap();
@@ -233,9 +183,7 @@ impl Disk {
 
     /// Write requests, discards and flushes included, that the kernel has sent to the device since it is ours.
     pub fn writes(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
-        let fields: Vec<u64> = stat.split_whitespace().map(|field| field.parse().unwrap()).collect();
-        fields[4] + fields[11] + fields[15] - self.writes_before
+        self.device.writes() - self.writes_before
     }
 
     /// Its content, once nobody writes to it any more.
@@ -298,30 +246,4 @@ pub fn mount_table() -> Vec<Mounted> {
         Mounted { target: PathBuf::from(fields[4]), options, source: PathBuf::from(fields[dash + 2]) }
     };
     table.lines().map(line).collect()
-}
-
-/// Runs a tool for a test; if the tool fails, so does the test.
-pub fn run(program: &str, args: &[&str]) -> String {
-    let out = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{program} {args:?}: {said}");
-    String::from_utf8(out.stdout).unwrap()
-}
-
-pub fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// Waits for something that must happen within its time limit.
-pub fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + within;
-    loop {
-        if holds() {
-            return true;
-        }
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

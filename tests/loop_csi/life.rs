@@ -5,13 +5,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use localpool::csi::proto::volume_usage::Unit;
+use localpool_testing::{MIB, run, text};
 use nix::sys::stat::{major, minor};
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, of_kind, usage};
 use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
-use crate::lab::{Disk, Lab, MIB, mount_table, run, text};
+use crate::lab::{Disk, Lab, mount_table};
 
 const USES: [Option<&str>; 4] = [None, Some("ext4"), Some("xfs"), Some("btrfs")];
 const WRITTEN: usize = 1 << 20;

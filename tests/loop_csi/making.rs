@@ -3,11 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
+use localpool_testing::{GIB, eventually, run};
 use tonic::Code;
 
 use crate::client::{assert_refused, create, mount};
 use crate::driver::{SOON, Start, WHOLE, set};
-use crate::lab::{GIB, eventually, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem() {

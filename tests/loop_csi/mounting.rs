@@ -5,11 +5,12 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
+use localpool_testing::MIB;
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, block, create, mount, mount_with, publish, stage};
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
-use crate::lab::{Lab, MIB, mount_table};
+use crate::lab::{Lab, mount_table};
 
 async fn begin(lab: &Lab) -> (Driver, Client) {
     lab.disk("pool", 256 * MIB);

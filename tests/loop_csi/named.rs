@@ -1,9 +1,10 @@
 //! LocalVolumes: disks named by their paths are taken, others are not; the data on them is destroyed only by order, and
 //! never while somebody uses it.
+use localpool_testing::{MIB, run, text};
 
 use crate::client::{block, create};
 use crate::driver::{Start, WHOLE, set};
-use crate::lab::{Disk, MIB, run, text};
+use crate::lab::Disk;
 
 /// A LocalVolume with one class over these devices.
 fn local_volume(class: &str, disks: &[&Disk], more: &str) -> String {
@@ -108,7 +109,7 @@ async fn loop_a_disk_that_is_open_exclusively_is_not_wiped_until_it_is_let_go() 
     let start = Start::new(&lab, &local_volume("wipe", &[&disk], WIPE));
     let (driver, _client) = start.ready_at_once().await;
     let refused = || start.log().contains("a disk was not wiped");
-    assert!(crate::lab::eventually(crate::driver::SOON, refused), "{}", start.log());
+    assert!(localpool_testing::eventually(crate::driver::SOON, refused), "{}", start.log());
     assert_eq!((disk.fingerprint(), disk.writes()), before);
     drop(held);
     driver.await_verdict(&disk.node, "Ours", "in pool");

@@ -1,11 +1,11 @@
 //! Listing in pages.
 
 use localpool::csi::proto::ListVolumesRequest;
+use localpool_testing::MIB;
 use tonic::Code;
 
 use crate::client::{assert_refused, block, create};
 use crate::driver::{CARVED, Start, set};
-use crate::lab::MIB;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_pages_give_every_volume_that_stays_once_while_others_come_and_go() {

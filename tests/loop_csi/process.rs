@@ -5,9 +5,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use localpool_testing::{MIB, eventually};
+
 use crate::client::{block, create};
 use crate::driver::{CARVED, SOON, Start, WHOLE, set};
-use crate::lab::{MIB, eventually};
 
 fn socket(path: &Path) -> (u64, u32) {
     let found = fs::symlink_metadata(path).unwrap();

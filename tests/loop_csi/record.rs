@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use localpool_testing::{MIB, eventually, run, text};
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, mount};
 use crate::content::{pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, cli, set, verdict_in};
-use crate::lab::{Disk, Lab, MIB, eventually, run, text};
+use crate::lab::{Disk, Lab};
 
 /// A carved disk with a volume that has data, its driver stopped.
 struct Kept {

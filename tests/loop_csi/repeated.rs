@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessType, MountVolume};
+use localpool_testing::{GIB, MIB, run};
 use tonic::{Code, Status};
 
 use crate::client::{Made, assert_refused, block, capability, create, mount, of_kind, publish};
 use crate::driver::{CARVED, SOON, Start, WHOLE, set};
-use crate::lab::{GIB, MIB, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_every_call_may_be_made_twice() {

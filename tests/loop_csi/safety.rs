@@ -3,9 +3,11 @@
 use std::process::Command;
 use std::time::Duration;
 
+use localpool_testing::{MIB, eventually, run, text};
+
 use crate::client::{block, create};
 use crate::driver::{BARE, SOON, Start, WHOLE, cli, set, verdict_in};
-use crate::lab::{Disk, Lab, MIB, eventually, run, text};
+use crate::lab::{Disk, Lab};
 
 /// A disk with something on it, and the words that must be in its reason.
 struct Taken {

@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use localpool_testing::{MIB, run, text};
 use tonic::Code;
 
 use crate::client::{assert_refused, block, create, mount};
 use crate::driver::{CARVED, Start, set};
-use crate::lab::{Disk, MIB, run, text};
+use crate::lab::Disk;
 
 /// The kernel's number of a block device, through a node of it or a bind mount of that.
 fn number(node: &Path) -> u64 {

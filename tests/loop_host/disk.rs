@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use localpool::host::{Access, BlockDevice, Disk, Extent, HostError, Mapping, PartitionMap, RawDisk, RealDisk};
+use localpool_testing::MIB;
 
-use crate::fixture::{Loop, MIB, SECTORS, extent};
+use crate::fixture::{Loop, SECTORS, extent};
 use crate::needs_root;
 
 fn pattern(len: usize, salt: usize) -> Vec<u8> {
@@ -37,7 +38,7 @@ fn loop_what_is_written_is_read_back_at_any_offset_and_length() {
         }
         // On the medium, not only in a cache: it is in the image.
         let mut image = vec![0; data.len()];
-        File::open(disk.image()).unwrap().read_exact_at(&mut image, MIB).unwrap();
+        File::open(&disk.image).unwrap().read_exact_at(&mut image, MIB).unwrap();
         assert!(image == data);
         assert_eq!(read(&open, 16 * MIB - 5, 5), [0; 5]);
     }
@@ -116,7 +117,7 @@ fn loop_data_that_a_partition_still_had_in_its_cache_never_comes_back_over_the_z
     tenant.write_all(&pattern(16 << 20, 9)).unwrap();
     drop(tenant);
     // A reader that stays open also keeps the pages of the whole disk.
-    let mut reader = File::open(&disk.path).unwrap();
+    let mut reader = File::open(&disk.node).unwrap();
     reader.read_exact(&mut vec![0; 36 << 20]).unwrap();
 
     open.unmap(2).unwrap();
@@ -125,7 +126,7 @@ fn loop_data_that_a_partition_still_had_in_its_cache_never_comes_back_over_the_z
     nix::unistd::sync();
     assert!(read(&open, 4 * MIB, 32 << 20).iter().all(|byte| *byte == 0));
     let mut image = vec![0; 32 << 20];
-    File::open(disk.image()).unwrap().read_exact_at(&mut image, 4 * MIB).unwrap();
+    File::open(&disk.image).unwrap().read_exact_at(&mut image, 4 * MIB).unwrap();
     assert!(image.iter().all(|byte| *byte == 0));
 }
 
@@ -160,15 +161,15 @@ fn loop_a_disk_that_took_the_number_or_the_node_of_another_is_never_opened() {
         used_anew.diskseq = scanned.diskseq.map(|sequence| sequence - 1);
         assert!(refused(&used_anew, access).contains("another disk has taken its number"));
         let mut gone = scanned.clone();
-        gone.path = disk.dir.path().join("nothing");
+        gone.path = disk.file("nothing");
         assert_eq!(refused(&gone, access), "the node is gone");
         let mut file = scanned.clone();
-        file.path = disk.image();
+        file.path = disk.image.clone();
         assert_eq!(refused(&file, access), "it is not a block device");
     }
     // The kernel counts this itself: the same device with the same file, bound again.
-    crate::fixture::run("losetup", &["--detach", disk.text()]);
-    crate::fixture::run("losetup", &[disk.text(), disk.image().to_str().unwrap()]);
+    localpool_testing::run("losetup", &["--detach", disk.path()]);
+    localpool_testing::run("losetup", &[disk.path(), disk.image.to_str().unwrap()]);
     assert!(refused(&scanned, Access::Own).contains("another disk has taken its number"));
 }
 
@@ -176,7 +177,7 @@ fn loop_a_disk_that_took_the_number_or_the_node_of_another_is_never_opened() {
 fn loop_a_claim_needs_a_disk_that_nobody_holds_and_lets_nobody_hold_it() {
     needs_root!();
     let disk = Loop::new(8 * MIB, 512);
-    let exclusive = || OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.path);
+    let exclusive = || OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.node);
 
     let theirs = exclusive().unwrap();
     assert!(matches!(RealDisk::open(&disk.raw(), Access::Claim), Err(HostError::Busy { .. })));
@@ -184,7 +185,7 @@ fn loop_a_claim_needs_a_disk_that_nobody_holds_and_lets_nobody_hold_it() {
     drop(disk.own());
     drop(theirs);
 
-    let locked = File::open(&disk.path).unwrap();
+    let locked = File::open(&disk.node).unwrap();
     locked.lock().unwrap();
     assert!(matches!(RealDisk::open(&disk.raw(), Access::Claim), Err(HostError::Busy { .. })));
     drop(locked);
@@ -205,7 +206,7 @@ fn loop_nobody_can_drop_the_partitions_of_a_disk_that_waits_for_its_lock() {
     let disk = Loop::with_table(16 * MIB);
     let ours = disk.own();
     ours.map(3, extent(2, 4)).unwrap();
-    let reader = File::open(&disk.path).unwrap();
+    let reader = File::open(&disk.node).unwrap();
     reader.lock_shared().unwrap();
     let node = ours.node(3);
     let is_open = || {
@@ -220,7 +221,7 @@ fn loop_nobody_can_drop_the_partitions_of_a_disk_that_waits_for_its_lock() {
         }
         for _ in 0..20 {
             // The kernel itself does not look at locks.
-            let reread = Command::new("blockdev").args(["--rereadpt", disk.text()]).output().unwrap();
+            let reread = Command::new("blockdev").args(["--rereadpt", disk.path()]).output().unwrap();
             assert!(!reread.status.success(), "the table was read again");
             assert_eq!(ours.mapped().unwrap(), [Mapping { number: 3, extent: extent(2, 4) }]);
         }
@@ -235,12 +236,12 @@ fn loop_an_exclusive_lock_waits_for_others_names_them_and_is_shared_again_after(
     needs_root!();
     let disk = Loop::new(8 * MIB, 512);
     let ours = disk.own().waiting_at_most(Duration::from_millis(150));
-    assert!(File::open(&disk.path).unwrap().try_lock().is_err(), "an open disk has no lock");
+    assert!(File::open(&disk.node).unwrap().try_lock().is_err(), "an open disk has no lock");
     // A shared lock for life keeps out neither udev nor a second process of localpool.
     drop(disk.own());
 
     let mut tool = Command::new("flock")
-        .args(["--shared", disk.text(), "-c", "echo locked; read line"])
+        .args(["--shared", disk.path(), "-c", "echo locked; read line"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -251,11 +252,11 @@ fn loop_an_exclusive_lock_waits_for_others_names_them_and_is_shared_again_after(
     let Err(error) = ours.exclusive() else { panic!("the lock was given while a tool has it") };
     assert!(began.elapsed() < Duration::from_secs(2));
     let words = error.to_string();
-    assert!(words.contains(disk.text()) && words.contains(&format!("pid {}", tool.id())), "{words}");
+    assert!(words.contains(disk.path()) && words.contains(&format!("pid {}", tool.id())), "{words}");
     drop(tool.stdin.take());
     tool.wait().unwrap();
 
-    let other = File::open(&disk.path).unwrap();
+    let other = File::open(&disk.node).unwrap();
     let guard = ours.exclusive().unwrap();
     assert!(other.try_lock_shared().is_err());
     drop(guard);

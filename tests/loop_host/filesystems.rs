@@ -10,9 +10,10 @@ use localpool::host::{
     BlockDevice, Extent, FilesystemTimeouts, Filesystems, FsIdentity, FsKind, HostError, Mounts, PartitionMap,
     RealDisk, RealFilesystems, RealMounts,
 };
+use localpool_testing::{MIB, run, skipped};
 use uuid::Uuid;
 
-use crate::fixture::{Loop, MIB, SECTORS, Target, extent, mount, run};
+use crate::fixture::{Loop, SECTORS, Target, extent, mount};
 use crate::needs_root;
 
 /// The same for one device, and different for each that exists at the same time: mkfs.btrfs looks at all devices.
@@ -69,7 +70,7 @@ fn loop_each_filesystem_is_made_with_its_uuid_mounted_and_grown_while_in_use() {
             if kind == FsKind::Ext4 && !may_grow_mounted_ext4() {
                 let Err(HostError::Unsupported { what }) = grow() else { panic!("ext4 grew without the capability") };
                 assert!(what.contains("CAP_SYS_RESOURCE"), "{what}");
-                eprintln!("skipped: ext4 that grows while mounted needs CAP_SYS_RESOURCE");
+                skipped("ext4 that grows while mounted needs CAP_SYS_RESOURCE");
                 continue;
             }
             for _ in 0..2 {
@@ -229,11 +230,11 @@ fn loop_a_filesystem_that_is_not_there_or_destroyed_is_not_named() {
 
 /// A folder with a tool that does what the script says.
 fn fake_tool(disk: &Loop, name: &str, script: &str) -> RealFilesystems {
-    let file = disk.dir.path().join(name);
+    let file = disk.file(name);
     fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     let limits = FilesystemTimeouts { make: Duration::from_secs(1), ..FilesystemTimeouts::default() };
-    RealFilesystems::new(limits).with_search_path(disk.dir.path().as_os_str())
+    RealFilesystems::new(limits).with_search_path(disk.folder.path().as_os_str())
 }
 
 #[test]
@@ -273,7 +274,7 @@ fn loop_a_made_filesystem_is_on_the_medium_when_make_returns() {
             FsKind::Btrfs => (0x10040, b"_BHRfS_M"),
         };
         let mut found = vec![0; magic.len()];
-        fs::File::open(disk.image()).unwrap().read_exact_at(&mut found, 2 * MIB + offset).unwrap();
+        fs::File::open(&disk.image).unwrap().read_exact_at(&mut found, 2 * MIB + offset).unwrap();
         assert_eq!(found, magic);
         drop(_reader);
         open.unmap(2).unwrap();

@@ -10,5 +10,7 @@ mod filesystems;
 mod fixture;
 mod mounts;
 mod partitions;
+mod scan;
 mod signatures;
 mod states;
+mod table;

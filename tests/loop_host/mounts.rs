@@ -5,15 +5,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use localpool::host::{Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetAccess, TargetKind};
+use localpool_testing::{MIB, run};
 use uuid::Uuid;
 
-use crate::fixture::{Loop, MIB, Target, mount, run};
+use crate::fixture::{Loop, Target, mount};
 use crate::needs_root;
 
 /// A disk with ext4 on the whole of it.
 fn ext4() -> Loop {
     let disk = Loop::new(64 * MIB, 512);
-    RealFilesystems::default().make(FsKind::Ext4, &disk.path, Uuid::new_v4()).unwrap();
+    RealFilesystems::default().make(FsKind::Ext4, &disk.node, Uuid::new_v4()).unwrap();
     disk
 }
 
@@ -34,7 +35,7 @@ fn loop_mount_options_reach_the_kernel_and_the_filesystem() {
     let disk = ext4();
     let target = Target::new(&disk, "mnt");
     let options = words(&["noatime", "nosuid,nodev", "commit=77", "x-mine=1", "ro"]);
-    RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &options).unwrap();
+    RealMounts.mount(&disk.node, &target.0, FsKind::Ext4, &options).unwrap();
     let has = target.options();
     for word in ["noatime", "nosuid", "nodev", "commit=77", "ro"] {
         assert!(has.iter().any(|other| other == word), "{word} in {has:?}");
@@ -42,7 +43,7 @@ fn loop_mount_options_reach_the_kernel_and_the_filesystem() {
     assert!(fs::write(target.0.join("file"), "").is_err());
     let mounts = RealMounts.table().unwrap();
     let mount = mounts.iter().find(|mount| mount.target == target.0).unwrap();
-    assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext4", disk.text()));
+    assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext4", disk.path()));
     assert_eq!(mount.device, disk.raw().devno);
 }
 
@@ -52,7 +53,7 @@ fn loop_a_mount_that_cannot_be_is_an_error_in_words_and_nothing_is_mounted() {
     let disk = ext4();
     let target = Target::new(&disk, "mnt");
     let refused = |kind, options: &[&str]| {
-        let error = RealMounts.mount(&disk.path, &target.0, kind, &words(options)).unwrap_err();
+        let error = RealMounts.mount(&disk.node, &target.0, kind, &words(options)).unwrap_err();
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(!target.mounted());
         format!("{error}: {source}")
@@ -61,8 +62,8 @@ fn loop_a_mount_that_cannot_be_is_an_error_in_words_and_nothing_is_mounted() {
     assert!(refused(FsKind::Xfs, &[]).contains("no xfs there"));
     assert!(refused(FsKind::Ext4, &["remount"]).contains("another operation"));
 
-    mount(&disk.path, &target, FsKind::Ext4);
-    let again = RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &[]);
+    mount(&disk.node, &target, FsKind::Ext4);
+    let again = RealMounts.mount(&disk.node, &target.0, FsKind::Ext4, &[]);
     assert!(matches!(again, Err(HostError::Busy { .. })), "{again:?}");
 }
 
@@ -71,7 +72,7 @@ fn loop_a_read_only_bind_refuses_writes_keeps_the_flags_and_leaves_its_source_wr
     needs_root!();
     let disk = ext4();
     let (staged, published) = (Target::new(&disk, "staged"), Target::new(&disk, "published"));
-    RealMounts.mount(&disk.path, &staged.0, FsKind::Ext4, &words(&["noexec", "nosuid", "noatime"])).unwrap();
+    RealMounts.mount(&disk.node, &staged.0, FsKind::Ext4, &words(&["noexec", "nosuid", "noatime"])).unwrap();
     RealMounts.bind(&staged.0, &published.0, TargetAccess::ReadOnly).unwrap();
     let error = fs::write(published.0.join("file"), "x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(nix::libc::EROFS));
@@ -92,13 +93,13 @@ fn loop_a_read_only_bind_refuses_writes_keeps_the_flags_and_leaves_its_source_wr
 fn loop_a_device_node_is_bound_to_a_file_and_the_file_is_then_the_device() {
     needs_root!();
     let disk = Loop::new(8 * MIB, 512);
-    let path = disk.dir.path().join("pod/block");
+    let path = disk.file("pod/block");
     RealMounts.make_target(&path, TargetKind::File).unwrap();
     let target = Target(path);
-    RealMounts.bind(&disk.path, &target.0, TargetAccess::ReadWrite).unwrap();
+    RealMounts.bind(&disk.node, &target.0, TargetAccess::ReadWrite).unwrap();
     let bound = fs::metadata(&target.0).unwrap();
     assert!(bound.file_type().is_block_device());
-    assert_eq!(bound.rdev(), fs::metadata(&disk.path).unwrap().rdev());
+    assert_eq!(bound.rdev(), fs::metadata(&disk.node).unwrap().rdev());
     assert!(refusal(RealMounts.usage(&target.0).map(drop)).contains("is a device node"));
     // A repeated call finds the target in its place, and a mounted target is never removed.
     RealMounts.make_target(&target.0, TargetKind::File).unwrap();
@@ -114,7 +115,7 @@ fn loop_a_device_node_is_bound_to_a_file_and_the_file_is_then_the_device() {
 fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched() {
     needs_root!();
     let disk = ext4();
-    let dir = disk.dir.path();
+    let dir = disk.folder.path();
     let real = Target::new(&disk, "real");
     let (link, dangling, file, folder) = (dir.join("link"), dir.join("dangling"), dir.join("file"), dir.join("folder"));
     symlink(&real.0, &link).unwrap();
@@ -126,7 +127,7 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
         for kind in [TargetKind::Directory, TargetKind::File] {
             assert!(refusal(RealMounts.make_target(path, kind)).contains("is a symlink"));
         }
-        assert!(refusal(RealMounts.mount(&disk.path, path, FsKind::Ext4, &[])).contains("is a symlink"));
+        assert!(refusal(RealMounts.mount(&disk.node, path, FsKind::Ext4, &[])).contains("is a symlink"));
         assert!(refusal(RealMounts.bind(&folder, path, TargetAccess::ReadWrite)).contains("is a symlink"));
         assert!(RealMounts.remove_target(path).is_err());
         RealMounts.unmount(path).unwrap();
@@ -135,13 +136,13 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
     assert!(!dir.join("nowhere").exists());
     assert!(refusal(RealMounts.make_target(&file, TargetKind::Directory)).contains("is not a directory"));
     assert!(refusal(RealMounts.make_target(&folder, TargetKind::File)).contains("is not a file"));
-    assert!(refusal(RealMounts.mount(&disk.path, &file, FsKind::Ext4, &[])).contains("is not a directory"));
+    assert!(refusal(RealMounts.mount(&disk.node, &file, FsKind::Ext4, &[])).contains("is not a directory"));
     assert!(refusal(RealMounts.bind(&folder, &file, TargetAccess::ReadWrite)).contains("is not a directory"));
-    assert!(refusal(RealMounts.bind(&disk.path, &folder, TargetAccess::ReadWrite)).contains("is not a file"));
+    assert!(refusal(RealMounts.bind(&disk.node, &folder, TargetAccess::ReadWrite)).contains("is not a file"));
     assert!(RealMounts.make_target(&file.join("below"), TargetKind::Directory).is_err());
     assert!(!real.mounted());
 
-    mount(&disk.path, &real, FsKind::Ext4);
+    mount(&disk.node, &real, FsKind::Ext4);
     RealMounts.unmount(&link).unwrap();
     assert!(real.mounted(), "the unmount followed a symlink");
 }
@@ -150,7 +151,7 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
 fn loop_targets_are_made_with_their_parents_for_nobody_else_and_removed_only_when_empty() {
     needs_root!();
     let disk = Loop::new(MIB, 512);
-    let target = disk.dir.path().join("a/b/c");
+    let target = disk.file("a/b/c");
     for _ in 0..2 {
         RealMounts.make_target(&target, TargetKind::Directory).unwrap();
     }
@@ -175,7 +176,7 @@ fn loop_unmount_of_nothing_is_success_and_of_a_mount_in_use_is_busy() {
     let target = Target::new(&disk, "mnt");
     RealMounts.unmount(&target.0).unwrap();
     RealMounts.unmount(&target.0.join("nothing")).unwrap();
-    mount(&disk.path, &target, FsKind::Ext4);
+    mount(&disk.node, &target, FsKind::Ext4);
     let open = File::create(target.0.join("file")).unwrap();
     let error = RealMounts.unmount(&target.0).unwrap_err();
     assert!(matches!(error, HostError::Busy { .. }), "{error}");
@@ -192,7 +193,7 @@ fn loop_a_filesystem_that_somebody_measures_at_this_moment_is_unmounted_a_moment
     needs_root!();
     let disk = ext4();
     let target = Target::new(&disk, "mnt");
-    mount(&disk.path, &target, FsKind::Ext4);
+    mount(&disk.node, &target, FsKind::Ext4);
     let stops = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let file = fs::File::open(&target.0).unwrap();
@@ -217,7 +218,7 @@ fn loop_usage_is_what_df_says() {
     needs_root!();
     let disk = ext4();
     let target = Target::new(&disk, "mnt");
-    mount(&disk.path, &target, FsKind::Ext4);
+    mount(&disk.node, &target, FsKind::Ext4);
     fs::write(target.0.join("file"), vec![1; 5 << 20]).unwrap();
     run("sync", &[]);
     let usage = RealMounts.usage(&target.0).unwrap();

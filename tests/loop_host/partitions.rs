@@ -8,9 +8,10 @@ use std::time::Duration;
 use localpool::host::{
     BlockDevice, Filesystems, FsKind, HostError, Mapping, Mounts, PartitionMap, RealFilesystems, RealMounts,
 };
+use localpool_testing::MIB;
 use uuid::Uuid;
 
-use crate::fixture::{Loop, MIB, SECTORS, Target, extent, mount};
+use crate::fixture::{Loop, SECTORS, Target, extent, mount};
 use crate::needs_root;
 
 fn words(error: &HostError) -> String {
@@ -75,7 +76,7 @@ fn loop_a_mounted_partition_is_busy_and_stays_mapped_with_its_data() {
 
     for refused in [open.unmap(2), open.prove_unused(2)] {
         let Err(HostError::Busy { object }) = refused else { panic!("{refused:?}") };
-        assert_eq!(object, format!("partition 2 of {}, mounted at {},", disk.text(), target.0.display()));
+        assert_eq!(object, format!("partition 2 of {}, mounted at {},", disk.path(), target.0.display()));
     }
     assert_eq!(open.mapped().unwrap(), [Mapping { number: 2, extent: extent(2, 34) }]);
     // It grows while it is in use, and meanwhile its neighbour comes and goes.
@@ -142,7 +143,7 @@ fn loop_a_partition_without_its_node_is_told_apart_from_one_in_use() {
     let disk = Loop::new(16 * MIB, 512);
     // A second node of the same disk, in a directory that no devtmpfs serves: a container's own /dev.
     let mut raw = disk.raw();
-    raw.path = disk.dir.path().join("disk7");
+    raw.path = disk.file("disk7");
     let dev = nix::sys::stat::makedev(raw.devno.major.into(), raw.devno.minor.into());
     nix::sys::stat::mknod(&raw.path, nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, dev).unwrap();
     let open = localpool::host::RealDisk::open(&raw, localpool::host::Access::Own).unwrap();

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 
 use localpool::host::{BlockDevice, Filesystems, PartitionMap, Probe, ProbeResult, RealFilesystems, signature};
+use localpool_testing::{MIB, run};
 
-use crate::fixture::{Loop, MIB, SECTORS, extent, run};
+use crate::fixture::{Loop, SECTORS, extent};
 use crate::needs_root;
 
 fn looked(disk: &Loop) -> ProbeResult {
@@ -22,7 +23,7 @@ fn kinds(disk: &Loop) -> Vec<String> {
 }
 
 fn write(disk: &Loop, offset: u64, data: &[u8]) {
-    OpenOptions::new().write(true).open(&disk.path).unwrap().write_all_at(data, offset).unwrap();
+    OpenOptions::new().write(true).open(&disk.node).unwrap().write_all_at(data, offset).unwrap();
 }
 
 /// The label sector of an LVM physical volume, its checksum left zero.
@@ -42,7 +43,7 @@ fn loop_a_blank_disk_has_nothing_and_is_busy_only_while_somebody_holds_it() {
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
         assert_eq!(looked(&disk), ProbeResult::default());
-        let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.path).unwrap();
+        let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.node).unwrap();
         assert_eq!(looked(&disk), ProbeResult { busy: true, ..ProbeResult::default() });
         drop(holder);
         assert_eq!(looked(&disk), ProbeResult::default());
@@ -61,7 +62,7 @@ fn loop_filesystems_and_swap_are_recognised_with_label_and_uuid() {
             ("mkswap", &["-L", "data", "-U", UUID], "swap", "other"),
         ] {
             let disk = Loop::new(320 * MIB, sector);
-            run(program, &[args, &[disk.text()]].concat());
+            run(program, &[args, &[disk.path()]].concat());
             let found = looked(&disk);
             let [one] = &found.signatures[..] else { panic!("{kind}: {found:?}") };
             assert_eq!((one.kind.as_str(), one.usage.as_str()), (kind, usage));
@@ -75,18 +76,18 @@ fn loop_filesystems_and_swap_are_recognised_with_label_and_uuid() {
 fn loop_two_filesystems_on_one_disk_are_two_signatures() {
     needs_root!();
     let disk = Loop::new(320 * MIB, 512);
-    run("mkfs.ext4", &["-q", disk.text()]);
+    run("mkfs.ext4", &["-q", disk.path()]);
     // The superblock of a btrfs, as another mkfs leaves it behind.
     let old = Loop::new(128 * MIB, 512);
-    run("mkfs.btrfs", &["-q", old.text()]);
+    run("mkfs.btrfs", &["-q", old.path()]);
     let mut superblock = [0; 4096];
-    File::open(&old.path).unwrap().read_exact_at(&mut superblock, 64 << 10).unwrap();
+    File::open(&old.node).unwrap().read_exact_at(&mut superblock, 64 << 10).unwrap();
     write(&disk, 64 << 10, &superblock);
 
     let mut both = kinds(&disk);
     both.sort();
     assert_eq!(both, ["btrfs", "ext4"]);
-    let one = RealFilesystems::default().identify(&disk.path).unwrap().unwrap();
+    let one = RealFilesystems::default().identify(&disk.node).unwrap().unwrap();
     assert_eq!((one.kind.as_str(), one.uuid), ("ambivalent: ext4, btrfs", None));
 }
 
@@ -117,7 +118,7 @@ fn loop_a_gpt_is_seen_with_either_copy_and_by_its_backup_alone() {
     needs_root!();
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
-        run("sgdisk", &["--clear", disk.text()]);
+        run("sgdisk", &["--clear", disk.path()]);
         assert_eq!(looked(&disk).table.as_deref(), Some("gpt"));
         let step = u64::from(sector);
         // The backup alone, with and without the protective MBR before it.
@@ -135,8 +136,8 @@ fn loop_a_gpt_of_the_other_sector_size_is_seen() {
     needs_root!();
     for [made, shown] in [[512, 4096], [4096, 512]] {
         let disk = Loop::new(64 * MIB, made);
-        run("sgdisk", &["--clear", disk.text()]);
-        run("losetup", &["--sector-size", &shown.to_string(), disk.text()]);
+        run("sgdisk", &["--clear", disk.path()]);
+        run("losetup", &["--sector-size", &shown.to_string(), disk.path()]);
         assert_eq!(looked(&disk).table.as_deref(), Some("gpt (damaged)"), "made with {made}");
         write(&disk, 0, &[0; 16384]);
         assert_eq!(looked(&disk).table.as_deref(), Some("gpt (backup only)"), "made with {made}");
@@ -148,7 +149,7 @@ fn loop_dos_tables_and_bare_boot_sectors_are_tables_and_that_of_fat_is_none() {
     needs_root!();
     let disk = Loop::new(64 * MIB, 512);
     let mut sfdisk = Command::new("sfdisk")
-        .args(["--quiet", "--no-reread", "--no-tell-kernel", disk.text()])
+        .args(["--quiet", "--no-reread", "--no-tell-kernel", disk.path()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -174,12 +175,12 @@ fn loop_a_probe_reads_the_medium_and_not_a_page_that_went_stale() {
     let disk = Loop::new(64 * MIB, 512);
     let open = disk.own();
     // A reader fills the page cache of the whole disk; the open disk keeps it alive.
-    File::open(&disk.path).unwrap().read_exact(&mut vec![0; 1 << 20]).unwrap();
+    File::open(&disk.node).unwrap().read_exact(&mut vec![0; 1 << 20]).unwrap();
     // Written through a partition, which has a cache of its own.
     open.map(1, extent(0, 32)).unwrap();
     run("mkswap", &[open.node(1).to_str().unwrap()]);
     let mut stale = [0; 4096];
-    File::open(&disk.path).unwrap().read_exact(&mut stale).unwrap();
+    File::open(&disk.node).unwrap().read_exact(&mut stale).unwrap();
     assert_ne!(&stale[4086..], b"SWAPSPACE2", "this kernel keeps one cache: the test shows nothing");
     assert_eq!(kinds(&disk), ["swap"]);
     let mut direct = [0; 10];
@@ -192,7 +193,7 @@ fn loop_a_disk_that_is_gone_or_unbound_is_failed_and_never_blank() {
     needs_root!();
     let disk = Loop::aside(8 * MIB, 512, 232);
     let scanned = disk.raw();
-    run("losetup", &["--detach", disk.text()]);
+    run("losetup", &["--detach", disk.path()]);
     let Probe::Failed(words) = signature::probe(&scanned) else { panic!("an unbound device is not blank") };
     assert!(words.contains("is not the same device as before"), "{words}");
     let unbound = localpool::host::RawDisk { diskseq: None, ..scanned };

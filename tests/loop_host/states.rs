@@ -10,15 +10,16 @@ use localpool::host::{
     FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap, RealFilesystems,
     RealHost, RealMounts, Roots, StateDir, TargetAccess,
 };
+use localpool_testing::{MIB, run};
 use uuid::Uuid;
 
-use crate::fixture::{Loop, MIB, Target, extent, mount, run};
+use crate::fixture::{Loop, Target, extent, mount};
 use crate::needs_root;
 
 /// A disk with a filesystem on the whole of it.
 fn made(kind: FsKind) -> Loop {
     let disk = Loop::new(kind.minimum_bytes().next_multiple_of(64 * MIB), 512);
-    RealFilesystems::default().make(kind, &disk.path, Uuid::new_v4()).unwrap();
+    RealFilesystems::default().make(kind, &disk.node, Uuid::new_v4()).unwrap();
     disk
 }
 
@@ -27,7 +28,7 @@ fn mounted(kind: FsKind) -> (Loop, Target) {
     let disk = made(kind);
     // Spaces and newlines are escaped in mountinfo.
     let target = Target::new(&disk, "a mount\npoint");
-    mount(&disk.path, &target, kind);
+    mount(&disk.node, &target, kind);
     (disk, target)
 }
 
@@ -120,7 +121,7 @@ fn loop_btrfs_counts_the_blocks_that_do_not_match_their_checksum() {
     fs::write(target.0.join("file"), block).unwrap();
     run("sync", &["-f", target.0.to_str().unwrap()]);
     RealMounts.unmount(&target.0).unwrap();
-    let device = File::options().read(true).write(true).open(&disk.path).unwrap();
+    let device = File::options().read(true).write(true).open(&disk.node).unwrap();
     let mut found = [0; 4096];
     let starts = (0..disk.raw().size).step_by(block.len());
     for start in starts {
@@ -132,7 +133,7 @@ fn loop_btrfs_counts_the_blocks_that_do_not_match_their_checksum() {
     device.sync_all().unwrap();
     drop(device);
 
-    mount(&disk.path, &target, FsKind::Btrfs);
+    mount(&disk.node, &target, FsKind::Btrfs);
     assert_eq!(state(&target), well(FsKind::Btrfs));
     assert!(fs::read(target.0.join("file")).is_err());
     let errors = state(&target).errors;
@@ -155,7 +156,7 @@ fn loop_a_filesystem_that_was_shut_down_says_so_and_after_a_new_mount_is_well() 
         assert!(RealMounts.filesystem_state(&before).unwrap().is_shut_down, "{kind:?} without the word");
         RealMounts.unmount(&bound.0).unwrap();
         RealMounts.unmount(&target.0).unwrap();
-        mount(&disk.path, &target, kind);
+        mount(&disk.node, &target, kind);
         assert_eq!(state(&target), well(kind));
     }
 }
@@ -182,7 +183,7 @@ fn loop_a_filesystem_that_is_hidden_or_gone_is_not_taken_for_the_one_at_its_targ
 fn loop_a_disk_that_is_no_array_has_no_state_of_one() {
     needs_root!();
     let disk = Loop::new(MIB, 512);
-    let state = StateDir::at(disk.dir.path());
+    let state = StateDir::at(disk.folder.path());
     let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
     assert_eq!(host.array_state(&disk.raw()), None);
 }
@@ -198,7 +199,7 @@ fn loop_a_mount_an_unmount_and_a_remount_are_announced_once() {
     let until_silent = || while events.next(Duration::from_millis(100)).unwrap() {};
     until_silent();
 
-    mount(&disk.path, &target, FsKind::Ext4);
+    mount(&disk.node, &target, FsKind::Ext4);
     assert!(events.next(SOON).unwrap(), "a mount before the wait");
     until_silent();
     run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);

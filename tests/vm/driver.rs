@@ -2,8 +2,9 @@
 //! to it.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use localpool_testing::found;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -88,15 +89,11 @@ impl Bench {
     /// Waits until `look` finds nothing wrong.
     #[track_caller]
     pub fn eventually<T>(&mut self, what: &str, look: impl Fn(&mut Self) -> Result<T, String>) -> T {
-        let until = Instant::now() + SOON;
-        loop {
-            match look(self) {
-                Ok(found) => return found,
-                Err(why) if Instant::now() > until => {
-                    let log = self.guest.run("grep -v 'has the same identity' /var/log/localpool | tail -n 40 || true");
-                    panic!("{what}: not within {SOON:?}: {why}\n--- the driver's log\n{log}");
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(500)),
+        match found(SOON, Duration::from_millis(500), || look(self)) {
+            Ok(found) => found,
+            Err(why) => {
+                let log = self.guest.run("grep -v 'has the same identity' /var/log/localpool | tail -n 40 || true");
+                panic!("{what}: not within {SOON:?}: {why}\n--- the driver's log\n{log}");
             }
         }
     }

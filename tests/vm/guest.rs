@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use localpool_testing::{Running, found};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, AgentError};
@@ -30,21 +31,12 @@ const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigati
 
 pub struct Guest {
     logs: PathBuf,
-    machine: Option<Machine>,
+    /// QEMU itself.
+    machine: Option<Running>,
     agent: Agent,
     qmp: Qmp,
     images: PathBuf,
     boots: u32,
-}
-
-/// QEMU itself; it ends with this value.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Guest {
@@ -67,17 +59,14 @@ impl Guest {
         }
         let errors = logs.join(format!("vm-qemu-{boots}.log"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
-        let mut machine = Machine(command.spawn().unwrap());
-        let until = Instant::now() + BOOT;
-        let (agent, qmp) = loop {
-            if let (Ok(agent), Ok(qmp)) = (Agent::connect(&folder.join("agent")), Qmp::connect(&folder.join("qmp"))) {
-                break (agent, qmp);
-            }
-            let ended = machine.0.try_wait().unwrap();
-            let said = || std::fs::read_to_string(&errors).unwrap_or_default();
-            assert!(ended.is_none() && Instant::now() < until, "QEMU does not start: {}", said());
-            std::thread::sleep(Duration::from_millis(100));
-        };
+        let mut machine = Running(command.spawn().unwrap());
+        let said = || std::fs::read_to_string(&errors).unwrap_or_default();
+        let connected = found(BOOT, Duration::from_millis(100), || {
+            assert!(machine.try_wait().unwrap().is_none(), "QEMU does not start: {}", said());
+            let both = Agent::connect(&folder.join("agent")).ok().zip(Qmp::connect(&folder.join("qmp")).ok());
+            both.ok_or(())
+        });
+        let (agent, qmp) = connected.unwrap_or_else(|()| panic!("QEMU does not start: {}", said()));
         let mut guest = Self { logs: logs.to_owned(), machine: Some(machine), agent, qmp, images, boots };
         guest.agent.run("mount -r /dev/disk/by-id/virtio-binary /opt", BOOT).unwrap_or_else(|error| {
             panic!("the guest does not come up: {error}; its console is in {}", guest.logs.display());

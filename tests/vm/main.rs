@@ -11,6 +11,9 @@ mod bad_sectors;
 mod bare;
 mod bench;
 mod cases;
+#[path = "../loop_csi/client.rs"]
+#[allow(dead_code, reason = "some requests are those of the loop tests alone")]
+mod client;
 mod compare;
 mod csi;
 mod disks;

@@ -1,16 +1,15 @@
 //! The outcome of each check: a line when it is known, a line of numbers at the end, and the list that
 //! scripts/test-vm prints.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use localpool_testing::record;
+
 pub struct Report {
     /// Only checks with this word in their name are run.
     word: String,
-    results: Option<File>,
     passed: usize,
     failed: usize,
     skipped: usize,
@@ -18,9 +17,7 @@ pub struct Report {
 
 impl Report {
     pub fn new(word: &str) -> Self {
-        let results = std::env::var_os("LOCALPOOL_VM_RESULTS")
-            .map(|path| OpenOptions::new().create(true).append(true).open(path).unwrap());
-        Self { word: word.to_owned(), results, passed: 0, failed: 0, skipped: 0 }
+        Self { word: word.to_owned(), passed: 0, failed: 0, skipped: 0 }
     }
 
     pub fn wants(&self, name: &str) -> bool {
@@ -63,16 +60,14 @@ impl Report {
         }
     }
 
-    fn line(&mut self, outcome: &str, begun: Instant, name: &str, why: &str) {
+    fn line(&self, outcome: &str, begun: Instant, name: &str, why: &str) {
         let seconds = begun.elapsed().as_secs_f64();
         println!("{outcome:<8} {seconds:8.1}  {name}");
         if !why.is_empty() {
             println!("    {}", why.replace('\n', "\n    "));
         }
-        if let Some(results) = &mut self.results {
-            let why = why.lines().next().unwrap_or_default().replace('\t', " ");
-            writeln!(results, "{outcome}\t{seconds:.1}\t{name}\t{why}").unwrap();
-        }
+        let why = why.lines().next().unwrap_or_default().replace('\t', " ");
+        record("LOCALPOOL_VM_RESULTS", outcome, begun.elapsed(), name, &why);
     }
 
     pub fn end(self) -> ExitCode {
