@@ -47,6 +47,8 @@ enum CliCommand {
     Devices(DevicesArgs),
     /// Print every volume on the disks of this node's pool, even one that no object or claim names any more
     Volumes(DevicesArgs),
+    /// Print what is wrong with the disks and volumes of this node, since when, and what to do
+    Health(DevicesArgs),
     /// Release a disk of the pool, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
@@ -223,6 +225,7 @@ impl Cli {
             CliCommand::Discovery(args) => args.run(),
             CliCommand::Devices(DevicesArgs { output, state }) => Ok(print(&ask::devices(&state.local()?, output)?)?),
             CliCommand::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
+            CliCommand::Health(DevicesArgs { output, state }) => Ok(print(&ask::health(&state.local()?, output)?)?),
             CliCommand::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
             CliCommand::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
             CliCommand::Set(SetCommand::Plan(args)) => args.run(),

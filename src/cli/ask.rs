@@ -55,6 +55,17 @@ pub fn volumes(local: &Local, output: Format) -> Result<String> {
     Err(nobody(local))
 }
 
+/// What is wrong with the disks and volumes of this node.
+pub fn health(local: &Local, output: Format) -> Result<String> {
+    if let Some(text) = ask(local, async |mut agent| {
+        let request = InventoryRequest { output: output.name().to_owned() };
+        Ok(agent.health(request).await?.into_inner().text)
+    })? {
+        return Ok(text);
+    }
+    Err(nobody(local))
+}
+
 pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;

@@ -18,10 +18,11 @@ use super::proto::agent::{
 use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
 use crate::device::NodeName;
+use crate::health::Board;
 use crate::host::chain;
 use crate::pool::{Change, Pool};
 use crate::show::devices::{Format, UnknownFormat, render};
-use crate::show::volumes;
+use crate::show::{health, volumes};
 use crate::volume::VolumeId;
 
 pub struct AgentService {
@@ -29,6 +30,7 @@ pub struct AgentService {
     pool: Arc<Pool>,
     looks: Looks,
     read_sets: ReadSets,
+    health: Board,
 }
 
 /// The sets of some documents for a node of that name, or what is wrong with the documents.
@@ -59,7 +61,12 @@ type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>
 
 impl AgentService {
     pub fn new(agent_handle: AgentHandle, pool: Arc<Pool>, looks: Looks, read_sets: ReadSets) -> Self {
-        Self { agent_handle, pool, looks, read_sets }
+        Self { agent_handle, pool, looks, read_sets, health: Board::default() }
+    }
+
+    /// Reports the health that is on this board.
+    pub fn with_health(self, health: Board) -> Self {
+        Self { health, ..self }
     }
 
     async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
@@ -130,6 +137,20 @@ impl Agent for AgentService {
         let views = views.map_err(|e| Status::internal(e.to_string()))?;
         let text = volumes::render(&views, format).map_err(|e| Status::internal(chain(&e)))?;
         Ok(Response::new(InventoryReply { text }))
+    }
+
+    async fn health(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        let format = format_of(&request.into_inner().output)?;
+        let (pool, board) = (Arc::clone(&self.pool), self.health.clone());
+        let text = tokio::task::spawn_blocking(move || {
+            let disks: Vec<_> =
+                pool.disk_views().into_iter().map(|view| (view.clone(), board.of_disk(&view))).collect();
+            let volumes: Vec<_> =
+                pool.volumes().into_iter().map(|view| (view.clone(), board.of_volume(&view))).collect();
+            health::render(&disks, &volumes, format)
+        });
+        let text = text.await.map_err(|e| Status::internal(e.to_string()))?;
+        Ok(Response::new(InventoryReply { text: text.map_err(|e| Status::internal(chain(&e)))? }))
     }
 
     async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {

@@ -7,15 +7,17 @@ use tonic::{Request, Response, Status};
 
 use super::capability::{nodes, parameters, required, sizes, usage, volume_name};
 use super::convert::{topology, wire};
+use super::health::volume_health;
 use super::paging::page;
 use super::proto;
 use super::proto::controller_service_capability::{self, Rpc, rpc};
 use super::proto::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
-    ControllerGetCapabilitiesResponse, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
-    ControllerServiceCapability, CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-    GetCapacityRequest, GetCapacityResponse, ListVolumesRequest, ListVolumesResponse,
-    ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, VolumeCondition,
+    ControllerGetCapabilitiesResponse, ControllerGetVolumeHealthRequest, ControllerGetVolumeHealthResponse,
+    ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerListVolumeHealthRequest,
+    ControllerListVolumeHealthResponse, ControllerServiceCapability, CreateVolumeRequest, CreateVolumeResponse,
+    DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, ListVolumesRequest,
+    ListVolumesResponse, ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, VolumeCondition,
     controller_get_volume_response, controller_server::Controller, list_volumes_response,
     validate_volume_capabilities_response,
 };
@@ -172,6 +174,27 @@ impl<V: Volumes> Controller for ControllerService<V> {
         Ok(Response::new(ControllerGetVolumeResponse { volume: Some(volume(&found)), status: Some(status) }))
     }
 
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<ControllerListVolumeHealthRequest>,
+    ) -> Result<Response<ControllerListVolumeHealthResponse>, Status> {
+        let request = request.into_inner();
+        let all = self.volumes.list().await?.into_iter();
+        let unwell = all.filter(|volume| !volume.found && !volume.condition.is_healthy()).collect();
+        let (volumes, next_token) = page(unwell, &request.starting_token, request.max_entries)?;
+        let entries = volumes.iter().map(|found| volume_health(found.id, &found.condition)).collect();
+        Ok(Response::new(ControllerListVolumeHealthResponse { entries, next_token }))
+    }
+
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<ControllerGetVolumeHealthRequest>,
+    ) -> Result<Response<ControllerGetVolumeHealthResponse>, Status> {
+        let found = self.find(&request.into_inner().volume_id).await?;
+        let volume_health = Some(volume_health(found.id, &found.condition));
+        Ok(Response::new(ControllerGetVolumeHealthResponse { volume_health }))
+    }
+
     async fn get_capacity(
         &self,
         request: Request<GetCapacityRequest>,
@@ -223,6 +246,8 @@ impl<V: Volumes> Controller for ControllerService<V> {
             rpc::Type::VolumeCondition,
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
+            rpc::Type::GetVolumeHealth,
+            rpc::Type::ListVolumeHealth,
         ];
         let capabilities = capabilities.map(capability).to_vec();
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))

@@ -8,6 +8,7 @@ mod capability;
 pub mod client;
 mod controller;
 mod convert;
+mod health;
 mod identity;
 mod measure;
 mod node;

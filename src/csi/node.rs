@@ -5,10 +5,12 @@ use tonic::{Request, Response, Status};
 use super::capability::{access, required, sizes};
 use super::controller::condition;
 use super::convert::{topology, wire};
+use super::health::{storage_health, volume_health};
 use super::proto::node_service_capability::{self, Rpc, rpc};
 use super::proto::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
-    NodeGetInfoRequest, NodeGetInfoResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
+    NodeGetInfoRequest, NodeGetInfoResponse, NodeGetStorageHealthRequest, NodeGetStorageHealthResponse,
+    NodeGetVolumeHealthRequest, NodeGetVolumeHealthResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeServiceCapability, NodeStageVolumeRequest,
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, VolumeUsage, node_server::Node, volume_usage::Unit,
@@ -113,6 +115,23 @@ impl Node for NodeService {
         Ok(Response::new(NodeGetVolumeStatsResponse { usage: usage(&stats), volume_condition }))
     }
 
+    async fn node_get_volume_health(
+        &self,
+        request: Request<NodeGetVolumeHealthRequest>,
+    ) -> Result<Response<NodeGetVolumeHealthResponse>, Status> {
+        let id = volume_id(&request.into_inner().volume_id)?;
+        let condition = self.volumes.health(id).await?;
+        Ok(Response::new(NodeGetVolumeHealthResponse { volume_health: Some(volume_health(id, &condition)) }))
+    }
+
+    async fn node_get_storage_health(
+        &self,
+        _request: Request<NodeGetStorageHealthRequest>,
+    ) -> Result<Response<NodeGetStorageHealthResponse>, Status> {
+        let disks = self.volumes.disks_health().await?;
+        Ok(Response::new(NodeGetStorageHealthResponse { backend_health: storage_health(&disks) }))
+    }
+
     async fn node_expand_volume(
         &self,
         request: Request<NodeExpandVolumeRequest>,
@@ -138,6 +157,8 @@ impl Node for NodeService {
             rpc::Type::VolumeCondition,
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
+            rpc::Type::GetVolumeHealth,
+            rpc::Type::GetStorageHealth,
         ];
         let capability = |kind: rpc::Type| NodeServiceCapability {
             r#type: Some(node_service_capability::Type::Rpc(Rpc { r#type: kind.into() })),

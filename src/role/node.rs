@@ -119,10 +119,10 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
         () = stop.cancelled() => {}
         why = parts.end() => return Err(why),
     }
-    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board);
+    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board.clone());
     let csi = services(&calls, readiness, volumes, settings.max_volumes);
     let looks = Looks { looked, stop: stop.clone() };
-    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_for_service);
+    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_for_service).with_health(board);
     let served = sockets(&settings, csi, Routes::new(AgentServer::new(own)), &stop)?;
     let web = async { web.await?.context("serving HTTP") };
     let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;

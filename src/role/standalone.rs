@@ -97,12 +97,13 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(board.clone());
-    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks).with_health(board);
+    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks).with_health(board.clone());
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own =
-        Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_for_service)));
+    let own = Routes::new(AgentServer::new(
+        AgentService::new(agent_handle.clone(), pool, looks, sets::read_for_service).with_health(board),
+    ));
     tracing::info!(socket = %settings.socket.display(), node = settings.node.as_str(), "serving CSI");
 
     let both = async {

@@ -3,6 +3,7 @@
 //! Takes in devices and views of volumes, gives out text. Pure.
 
 pub mod devices;
+pub mod health;
 mod listed;
 mod row;
 #[cfg(test)]

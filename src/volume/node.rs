@@ -15,7 +15,7 @@ use super::locks::VolumeLocks;
 use super::publish::checked_path;
 use super::request::{PublishRequest, StageRequest, Stats};
 use crate::device::{NodeName, VolumeId};
-use crate::health::Board;
+use crate::health::{Board, Condition};
 use crate::host::Host;
 use crate::pool::Pool;
 
@@ -107,6 +107,21 @@ impl NodeVolumes {
             stats
         })
         .await
+    }
+
+    /// What is wrong with a volume, as far as this node knows. Waits for no disk.
+    pub async fn health(&self, id: VolumeId) -> Result<Condition, Error> {
+        let work = self.work();
+        blocking(move || Ok(work.health.of_volume(&work.pool.volume(id)?))).await
+    }
+
+    /// What is wrong with each disk of the pool, by its id. Waits for no disk.
+    pub async fn disks_health(&self) -> Result<Vec<(String, Condition)>, Error> {
+        let work = self.work();
+        let of = move || {
+            work.pool.disk_views().iter().map(|view| (view.id.to_string(), work.health.of_disk(view))).collect()
+        };
+        blocking(move || Ok(of())).await
     }
 
     /// Grows the filesystem to the size of its volume; returns that size.

@@ -31,6 +31,7 @@ const BY_HAND: Else =
 const CLUSTER: Else = Script("scripts/test-cluster", "lines=$(install_lines)");
 const WHILE_WORKING: Else = Not("a part of a stage, for somebody who changes that part");
 const ADOPTED: &str = "loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted";
+const HEALTH: &str = "loop_what_somebody_unmounts_is_in_the_health_of_the_volume_until_it_is_mounted_again";
 const CONFLICT: &str = "loop_a_conflict_is_shown_and_settled_by_command";
 
 /// Commands by their prefix: the longest match counts.
@@ -116,6 +117,7 @@ const ELSEWHERE: &[(&str, Else)] = &[
         ),
     ),
     ("localpool volume settle", Test("tests/loop_csi/conflict.rs", CONFLICT, "\"volume\", \"settle\"")),
+    ("localpool health", Test("tests/loop_csi/health.rs", HEALTH, "\"health\"")),
     ("localpool volumes", Test("tests/loop_csi/conflict.rs", CONFLICT, "\"volumes\", \"-o\", \"json\"")),
     (
         "localpool state set-aside journal",

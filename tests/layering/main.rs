@@ -266,7 +266,7 @@ const FACADES: [(&str, &[&str]); 11] = [
     ("pool", &[]),
     ("health", &[]),
     ("volume", &[]),
-    ("show", &["devices", "volumes"]),
+    ("show", &["devices", "health", "volumes"]),
     ("agent", &[]),
     // `proto` is generated.
     ("csi", &["client", "proto", "registration", "server"]),

@@ -10,6 +10,7 @@ use localpool::csi::proto::identity_client::IdentityClient;
 use localpool::csi::proto::node_client::NodeClient;
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use localpool::csi::proto::volume_health::VolumeHealthEntry;
 use localpool::csi::proto::volume_usage::Unit;
 use localpool::csi::proto::*;
 use localpool_testing::{found_async, text};
@@ -146,6 +147,21 @@ impl Client {
     }
 
     /// Id and condition of every volume that is listed.
+    /// What is wrong with a volume, as its node says.
+    pub async fn node_health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
+        let request = NodeGetVolumeHealthRequest { volume_id: id.to_owned(), ..Default::default() };
+        let health = self.node.node_get_volume_health(request).await.unwrap().into_inner().volume_health.unwrap();
+        assert_eq!(health.volume_id, id);
+        health.health_statuses
+    }
+
+    /// The volumes with which something is wrong.
+    pub async fn unhealthy(&mut self) -> Vec<String> {
+        let request = ControllerListVolumeHealthRequest::default();
+        let listed = self.controller.controller_list_volume_health(request).await.unwrap().into_inner();
+        listed.entries.into_iter().map(|health| health.volume_id).collect()
+    }
+
     pub async fn list(&mut self) -> Vec<(String, VolumeCondition)> {
         let listed = self.controller.list_volumes(ListVolumesRequest::default()).await.unwrap().into_inner();
         let entry = |entry: list_volumes_response::Entry| {

@@ -20,6 +20,7 @@ mod content;
 mod driver;
 mod dry_run;
 mod hanging;
+mod health;
 mod held;
 mod lab;
 mod life;

@@ -10,7 +10,7 @@ use localpool::host::{
     FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap, RealFilesystems,
     RealHost, RealMounts, Roots, StateDir, TargetAccess,
 };
-use localpool_testing::{MIB, run};
+use localpool_testing::{MIB, eventually, run};
 use uuid::Uuid;
 
 use crate::fixture::{Loop, Target, extent, mount};
@@ -87,6 +87,12 @@ fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_i
     }
 }
 
+/// The kernel counts an error a moment after the write that triggers it.
+fn until(target: &Target, wanted: FilesystemState) {
+    let came = eventually(Duration::from_secs(10), || state(target) == wanted);
+    assert!(came, "{:?}, not {wanted:?}", state(target));
+}
+
 #[test]
 fn loop_ext4_counts_its_errors_and_says_that_they_made_it_read_only() {
     needs_root!();
@@ -100,7 +106,7 @@ fn loop_ext4_counts_its_errors_and_says_that_they_made_it_read_only() {
     mount(&node, &target, FsKind::Ext4);
     for count in 1..3 {
         trigger_error(&node);
-        assert_eq!(state(&target), FilesystemState { errors: Some(count), ..well(FsKind::Ext4) });
+        until(&target, FilesystemState { errors: Some(count), ..well(FsKind::Ext4) });
     }
     RealMounts.unmount(&target.0).unwrap();
     // The count is in the superblock. This time the kernel stops the writes.
@@ -108,7 +114,7 @@ fn loop_ext4_counts_its_errors_and_says_that_they_made_it_read_only() {
     assert_eq!(state(&target), FilesystemState { errors: Some(2), ..well(FsKind::Ext4) });
     trigger_error(&node);
     assert!(fs::write(target.0.join("file"), "x").is_err());
-    assert_eq!(state(&target), FilesystemState { is_read_only: true, errors: Some(3), is_shut_down: false });
+    until(&target, FilesystemState { is_read_only: true, errors: Some(3), is_shut_down: false });
     RealMounts.unmount(&target.0).unwrap();
     open.unmap(2).unwrap();
 }

@@ -1,0 +1,95 @@
+//! CSI 1.13's health messages, made from conditions. The calls are those of the services. Pure.
+
+use super::proto::node_get_storage_health_response::StorageBackendHealth;
+use super::proto::volume_health::VolumeHealthEntry;
+use super::proto::{StorageHealthErrorType, VolumeHealth, VolumeHealthErrorType};
+use crate::health::{Condition, Finding, HealthReason, Severity};
+use crate::volume::VolumeId;
+
+pub fn volume_health(id: VolumeId, condition: &Condition) -> VolumeHealth {
+    let entry = |finding: &Finding| VolumeHealthEntry {
+        status: status(finding.reason.severity()).into(),
+        reason: finding.reason.to_string(),
+        message: finding.message.clone(),
+    };
+    VolumeHealth { volume_id: id.to_string(), health_statuses: condition.findings().iter().map(entry).collect() }
+}
+
+fn status(severity: Severity) -> VolumeHealthErrorType {
+    match severity {
+        Severity::Degraded => VolumeHealthErrorType::Degraded,
+        Severity::Inaccessible => VolumeHealthErrorType::Inaccessible,
+        Severity::DataLoss => VolumeHealthErrorType::DataLoss,
+    }
+}
+
+/// The storage of a node, from the conditions of all disks of its pool. Each reason is one entry, which names its disks:
+/// CSI allows a reason only once. One bad disk of several degrades the storage; it is unreachable when no disk can be
+/// used.
+pub fn storage_health(disks: &[(String, Condition)]) -> Vec<StorageBackendHealth> {
+    let is_reachable = disks.iter().any(|(_, condition)| condition.is_accessible());
+    let mut entries: Vec<(HealthReason, Vec<String>)> = Vec::new();
+    for (disk, condition) in disks {
+        for Finding { reason, message, .. } in condition.findings() {
+            let words = format!("disk {disk}: {message}");
+            match entries.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, all)) => all.push(words),
+                None => entries.push((reason.clone(), vec![words])),
+            }
+        }
+    }
+    let entry = |(reason, all): (HealthReason, Vec<String>)| {
+        let is_lost = !is_reachable && reason.severity() != Severity::Degraded;
+        let status = match is_lost {
+            true => StorageHealthErrorType::StorageUnreachable,
+            false => StorageHealthErrorType::StorageDegraded,
+        };
+        let message = all.join("; ");
+        StorageBackendHealth { status: status.into(), reason: reason.to_string(), message, volume_capability: None }
+    };
+    entries.into_iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(reasons: &[HealthReason]) -> Condition {
+        Condition::of(reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect())
+    }
+
+    #[test]
+    fn a_volume_has_an_entry_for_each_reason_the_worst_first_and_none_when_it_is_healthy() {
+        let id = VolumeId::of_name("pvc-1");
+        let sick = condition(&[HealthReason::DiskTemperature, HealthReason::VolumeMissing, HealthReason::DiskMissing]);
+        let health = volume_health(id, &sick);
+        assert_eq!(health.volume_id, id.to_string());
+        let entries: Vec<_> = health.health_statuses.iter().map(|one| (one.status(), one.reason.as_str())).collect();
+        assert_eq!(
+            entries,
+            [
+                (VolumeHealthErrorType::DataLoss, "VolumeMissing"),
+                (VolumeHealthErrorType::Inaccessible, "DiskMissing"),
+                (VolumeHealthErrorType::Degraded, "DiskTemperature"),
+            ]
+        );
+        assert_eq!(volume_health(id, &Condition::default()).health_statuses, []);
+    }
+
+    #[test]
+    fn one_bad_disk_degrades_the_storage_and_without_a_good_one_it_is_unreachable() {
+        let disk = |name: &str, reasons: &[HealthReason]| (name.to_owned(), condition(reasons));
+        let seen = |disks: &[(String, Condition)]| -> Vec<(StorageHealthErrorType, String, String)> {
+            let entries = storage_health(disks).into_iter();
+            entries.map(|one| (one.status(), one.reason.clone(), one.message)).collect()
+        };
+        let gone = |words: &str, status| (status, "DiskMissing".to_owned(), words.to_owned());
+        let (a, b) = (disk("a", &[HealthReason::DiskMissing]), disk("b", &[HealthReason::DiskMissing]));
+        let degraded = StorageHealthErrorType::StorageDegraded;
+        assert_eq!(seen(&[a.clone(), disk("c", &[])]), [gone("disk a: words", degraded)]);
+        let unreachable = StorageHealthErrorType::StorageUnreachable;
+        assert_eq!(seen(&[a, b]), [gone("disk a: words; disk b: words", unreachable)]);
+        assert_eq!(seen(&[disk("c", &[])]), []);
+        assert_eq!(seen(&[]), [], "a node without disks lacks nothing");
+    }
+}

@@ -1,0 +1,136 @@
+//! `localpool health`: what is wrong with the disks and volumes of this node, since when, and what to do.
+//!
+//! Takes in conditions, gives out text. Pure: prints nothing.
+
+use serde::Serialize;
+
+use super::devices::{Format, ShowError};
+use crate::health::{Condition, Finding};
+use crate::pool::{DiskView, VolumeView};
+
+/// A disk or a volume with which something is wrong. Field names stay; new ones may come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HealthRow {
+    /// `disk` or `volume`.
+    kind: &'static str,
+    id: String,
+    /// The path of a disk, the name of a volume.
+    name: String,
+    reason: String,
+    severity: &'static str,
+    /// When the agent that runs now first saw it, in RFC 3339; empty: the agent has only just seen it.
+    since: String,
+    message: String,
+    action: &'static str,
+}
+
+#[derive(Serialize)]
+struct HealthList {
+    disks: usize,
+    volumes: usize,
+    unhealthy: Vec<HealthRow>,
+}
+
+/// All findings, those of disks first, with a final line end.
+pub fn render(
+    disks: &[(DiskView, Condition)],
+    volumes: &[(VolumeView, Condition)],
+    format: Format,
+) -> Result<String, ShowError> {
+    let of_disks = disks.iter().flat_map(|(view, condition)| {
+        let named = ("disk", view.id.to_string(), view.path.display().to_string());
+        condition.findings().iter().map(move |finding| row(named.clone(), finding))
+    });
+    let of_volumes = volumes.iter().flat_map(|(view, condition)| {
+        let name = view.record.as_ref().map(|record| record.name.clone()).unwrap_or_default();
+        let named = ("volume", view.id.to_string(), name);
+        condition.findings().iter().map(move |finding| row(named.clone(), finding))
+    });
+    let list =
+        HealthList { disks: disks.len(), volumes: volumes.len(), unhealthy: of_disks.chain(of_volumes).collect() };
+    Ok(match format {
+        Format::Json => serde_json::to_string_pretty(&list).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&list).map_err(ShowError::Yaml)?,
+        Format::Table | Format::Wide => text(&list),
+    })
+}
+
+fn row((kind, id, name): (&'static str, String, String), finding: &Finding) -> HealthRow {
+    let Finding { reason, message, since } = finding;
+    HealthRow {
+        kind,
+        id,
+        name,
+        reason: reason.to_string(),
+        severity: reason.severity().word(),
+        since: since.map(|since| format!("{since:.0}")).unwrap_or_default(),
+        message: message.clone(),
+        action: reason.row().map_or("", |row| row.action),
+    }
+}
+
+fn text(list: &HealthList) -> String {
+    let HealthList { disks, volumes, unhealthy } = list;
+    if unhealthy.is_empty() {
+        return format!("healthy: {} and {}\n", counted(*disks, "disk"), counted(*volumes, "volume"));
+    }
+    let mut text = String::new();
+    for HealthRow { kind, id, name, reason, severity, since, message, action } in unhealthy {
+        // A name can be any text, and must not control the terminal.
+        let name = if name.is_empty() { "-".to_owned() } else { name.escape_debug().to_string() };
+        let since = if since.is_empty() { "now" } else { since };
+        text.push_str(&format!("{kind} {id} ({name}): {reason}, {severity}, since {since}\n"));
+        for words in [message.as_str(), action].into_iter().filter(|words| !words.is_empty()) {
+            text.push_str(&format!("    {words}\n"));
+        }
+    }
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::device::label::{Layout, SetRef};
+    use crate::device::{DiskId, SetName};
+    use crate::health::HealthReason;
+    use crate::pool::KnownDisk;
+
+    fn disk() -> DiskView {
+        let known = KnownDisk {
+            set: SetRef::new(SetName::new("d", "s"), "u"),
+            layout: Layout::Carved {},
+            path: "/dev/sda\u{1b}".into(),
+            model: None,
+            hardware: None,
+            size: 1,
+            written: 0,
+            volumes: None,
+            unseen: BTreeSet::new(),
+        };
+        DiskView::absent(DiskId::named("gpt-1"), known)
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_time_and_what_to_do_and_a_healthy_node_in_a_line() {
+        let since = Some("2026-11-26T04:00:00.75Z".parse().expect("a time"));
+        let gone = Finding { since, ..Finding::new(HealthReason::DiskMissing, "disk gpt-1 is not there") };
+        let sick = [(disk(), Condition::from(gone))];
+        let text = render(&sick, &[], Format::Table).expect("it can be written");
+        let lines: Vec<&str> = text.lines().collect();
+        let head = "disk gpt-1 (/dev/sda\\u{1b}): DiskMissing, Inaccessible, since 2026-11-26T04:00:00Z";
+        assert_eq!(lines[..2], [head, "    disk gpt-1 is not there"]);
+        assert!(lines[2].contains("localpool disk release") && lines.len() == 3, "{text}");
+        let json = render(&sick, &[], Format::Json).expect("it can be written");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
+        let healthy = render(&[(disk(), Condition::default())], &[], Format::Wide).expect("it can be written");
+        assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
+    }
+}
