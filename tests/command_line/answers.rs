@@ -112,6 +112,10 @@ impl Agent for Content {
         Ok(Response::new(InventoryReply { text: "{\"volumes\": []}\n".to_owned() }))
     }
 
+    async fn health(&self, _: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        Ok(Response::new(InventoryReply { text: "{\"unhealthy\": []}\n".to_owned() }))
+    }
+
     async fn release_disk(&self, _: Request<DiskRequest>) -> Said {
         said("release")
     }
