@@ -24,7 +24,7 @@ async fn a_node_of_another_cluster_claims_nothing_until_it_is_told_which_one_it_
     node.cluster = Some("00000000-0000-4000-8000-000000000000".to_owned());
     node.run(&stage.client);
     set(&cluster.client, &label).await;
-    says(&stage, &name, "says 00000000-0000-4000-8000-000000000000").await;
+    says(&stage, &name, "names 00000000-0000-4000-8000-000000000000").await;
     says(&stage, &name, "localpool state set-aside cluster").await;
     assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
     // As after the verb and a start: the agent has asked.
