@@ -109,67 +109,83 @@ macro_rules! reasons {
 reasons! {
     DiskMissing: Disk, Pool, Inaccessible, AT_ONCE,
         "The node does not have the disk now.",
-        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead: `localpool disk release`.";
+        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead: `localpool disk release`, as \
+         docs/troubleshooting.md, \"A disk is missing, and stays so\", says.";
     DiskNotReady: Disk, Pool, Inaccessible, AT_ONCE,
-        "The disk is there and cannot be used: another program holds it, or what is on it cannot be read.",
-        "The message has the reason; it is tried again as long as the disk is there.";
+        "The disk is there and cannot be used. The message says why.",
+        "Look the message up in docs/troubleshooting.md, \"A set takes no disks\". A disk that could not be read, or \
+         that another program held, is tried again automatically.";
     DiskNotAnswering: Disk, Look, Inaccessible, AT_ONCE,
-        "A request to the disk, or to its driver, has not ended in time.",
-        "Look for its name in `dmesg`. A hung disk often comes back only after a power cycle.";
+        "A request to the disk, to its driver or to a filesystem on it has not ended in time.",
+        "Look for its name in `dmesg`; check cable, slot and controller. A hung disk often comes back only after a \
+         power cycle. Drain the node before that: pods on the hung disk do not end, all others do.";
     DiskReadOnly: Disk, Look, Inaccessible, AT_ONCE,
         "The disk reports that it accepts no writes any more.",
-        "Copy the data away, and replace the disk.";
+        "Copy the data away while its pods run: a filesystem may not mount again without writes. Then: \
+         docs/health.md, \"Replace a disk\".";
     DiskFailing: Disk, Look, Degraded, AT_ONCE,
         "The disk reports that it fails, or predicts it.",
-        "Move the workloads to other disks, and replace it.";
+        "Copy the data away soon: docs/health.md, \"Replace a disk\".";
     DiskMediaErrors: Disk, Look, Degraded, TEN_MINUTES,
         "The disk has found more data that it cannot read or correct since the last look.",
-        "Run a check of the application's data. If the counter keeps rising, replace the disk.";
+        "Run a check of the application's data, and of its backup. If the counter keeps rising: docs/health.md, \
+         \"Replace a disk\".";
     DiskIoErrors: Disk, Look, Degraded, TEN_MINUTES,
         "The kernel has counted more failed or timed-out requests to the disk since the last look.",
-        "Look for its name in `dmesg`; check cable, slot and controller. If the counter keeps rising, replace the disk.";
+        "Look for its name in `dmesg`; check cable, slot and controller. If the counter keeps rising: \
+         docs/health.md, \"Replace a disk\".";
     DiskSpareLow: Disk, Look, Degraded, AT_ONCE,
         "The disk has less spare space than its own threshold.",
-        "Plan its replacement.";
+        "Plan its replacement: docs/health.md, \"Replace a disk\".";
     DiskWornOut: Disk, Look, Degraded, AT_ONCE,
         "The disk has used up the endurance that its maker rates it for.",
-        "Plan its replacement.";
+        "Plan its replacement: docs/health.md, \"Replace a disk\".";
     DiskTemperature: Disk, Look, Degraded, TEN_MINUTES,
         "The disk reports that it is too hot or too cold.",
         "Check the cooling of the node.";
     BackgroundWorkFails: Disk, Pool, Degraded, AT_ONCE,
         "Erasing, zeroing or the second copy of the label fails on this disk, and is tried again.",
-        "The message has the error. Space that was not erased is not offered.";
+        "The message has the error. Space that was not erased is not offered. If the disk cannot be written any \
+         more: docs/health.md, \"Replace a disk\".";
     Conflict: Volume, Pool, Inaccessible, AT_ONCE,
         "The volume is, or may be, on two disks.",
-        "`localpool volumes` shows both; `localpool volume settle` says which one counts.";
+        "Inspect both, then say which one counts: docs/troubleshooting.md, \"A volume is in conflict\".";
     NotDescribed: Volume, Pool, Inaccessible, AT_ONCE,
         "The label of the disk has lost the volume's description. Its data is kept.",
-        "Copy the data away by hand, then delete the claim.";
+        "Copy the data away by hand before you delete the claim. The deletion waits: docs/troubleshooting.md, \"A \
+         volume does not go away\".";
     VolumeMissing: Volume, Cluster, DataLoss, AT_ONCE,
         "The disk is there, and the volume is not on it any more.",
-        "Restore it from a backup. Somebody has written to the disk past localpool.";
+        "Bring back the disk that was in use last. If that is impossible, delete the claim, which erases nothing, \
+         and restore a backup into a new one.";
     NotMountPoint: Volume, Look, Inaccessible, AT_ONCE,
         "The volume was mounted for its pod, and is not mounted there any more.",
-        "Delete the pod: kubelet mounts the volume again. Find out what unmounted it.";
+        "Prevent a restart of its containers: they would write to the node's own filesystem. docs/health.md, \"Mount \
+         a volume again\", says how; then find out what unmounted it.";
     WrongDevice: Volume, Look, Inaccessible, AT_ONCE,
-        "Another device or filesystem is mounted where the volume was mounted for its pod.",
-        "Stop the pod: it writes to something else. Unmount what hides the volume, and find out what mounted it.";
+        "Another filesystem covers the volume where it is mounted.",
+        "Stop its pods: a container that started since then writes to the other filesystem. Copy what it wrote \
+         there, unmount the other filesystem, and find out what mounted it. Then: docs/health.md, \"Mount a volume \
+         again\".";
     FilesystemReadOnly: Volume, Look, Inaccessible, AT_ONCE,
-        "The kernel has made the filesystem read-only, as it does after an error.",
-        "Delete the pod: the volume is checked and mounted again. Look at the disk's health first.";
+        "The filesystem is read-only. The kernel makes it so after an error, unless the class has the mount option \
+         `ro`.",
+        "Look at the disk's health and at `dmesg` first. If the disk is at fault, copy the data away while it can be \
+         read. Then: docs/health.md, \"Mount a volume again\".";
     FilesystemShutDown: Volume, Look, Inaccessible, AT_ONCE,
-        "The filesystem has shut down after an error, and answers nothing until it is mounted again.",
-        "Delete the pod: the volume is mounted again. Look at the disk's health first.";
+        "The filesystem has shut down after an error, and answers with errors until it is mounted again.",
+        "Look at the disk's health and at `dmesg` first. Then: docs/health.md, \"Mount a volume again\".";
     FilesystemErrors: Volume, Look, Degraded, AT_ONCE,
-        "The filesystem has counted errors in its own structure.",
-        "Stop the pod and check the filesystem (`fsck`); the count goes with a repair.";
+        "The filesystem has counted errors: ext4 in its own structure, btrfs in what it reads and writes.",
+        "Back the data up first. ext4: docs/health.md, \"Mount a volume again\", checks it and clears the count. \
+         btrfs: `btrfs scrub start`, then `btrfs device stats --reset`.";
     InodesExhausted: Volume, Look, Degraded, AT_ONCE,
         "The filesystem has no free inode: no file can be made, though there may be free space.",
-        "Delete files, or expand the volume if its filesystem makes more inodes with more space.";
+        "Delete files that nobody needs, or expand the volume if it can grow.";
     NodeGone: Volume, Cluster, Inaccessible, AT_ONCE,
         "The Node of the volume's disk does not exist any more.",
-        "If the node comes back under its name, so does the volume. If not: `localpool volume abandon`.";
+        "If the node comes back under its name, so does the volume. If it never does: docs/troubleshooting.md, \"A \
+         node never comes back\".";
 }
 
 impl HealthReason {
