@@ -127,11 +127,11 @@ reasons! {
         "The disk reports that it fails, or predicts it.",
         "Copy the data away soon: docs/health.md, \"Replace a disk\".";
     DiskMediaErrors: Disk, Look, Degraded, TEN_MINUTES,
-        "The disk has found more data that it cannot read or correct since the last look.",
+        "The disk has found more data that it cannot read or correct since the last checkup.",
         "Run a check of the application's data, and of its backup. If the counter keeps rising: docs/health.md, \
          \"Replace a disk\".";
     DiskIoErrors: Disk, Look, Degraded, TEN_MINUTES,
-        "The kernel has counted more failed or timed-out requests to the disk since the last look.",
+        "The kernel has counted more failed or timed-out requests to the disk since the last checkup.",
         "Look for its name in `dmesg`; check cable, slot and controller. If the counter keeps rising: \
          docs/health.md, \"Replace a disk\".";
     DiskSpareLow: Disk, Look, Degraded, AT_ONCE,
