@@ -160,8 +160,8 @@ reasons! {
          and restore a backup into a new one.";
     NotMountPoint: Volume, Look, Inaccessible, AT_ONCE,
         "The volume was mounted for its pod, and is not mounted there any more.",
-        "Prevent a restart of its containers: they would write to the node's own filesystem. docs/health.md, \"Mount \
-         a volume again\", says how; then find out what unmounted it.";
+        "Stop its pods before a container restarts: it would write to the node's own filesystem. docs/health.md, \
+         \"Mount a volume again\", says how. Find out what unmounted it.";
     WrongDevice: Volume, Look, Inaccessible, AT_ONCE,
         "Another filesystem covers the volume where it is mounted.",
         "Stop its pods: a container that started since then writes to the other filesystem. Copy what it wrote \
