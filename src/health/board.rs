@@ -82,7 +82,10 @@ impl Board {
     pub fn of_volume(&self, view: &VolumeView) -> Condition {
         let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let disk = histories.disks.get(&view.disk).into_iter().flat_map(History::findings);
-        let disk: Vec<Finding> = disk.filter(|finding| !finding.reason.is_known_to_pool()).collect();
+        let disk = disk.filter(|finding| !finding.reason.is_known_to_pool());
+        let named =
+            |finding: Finding| Finding { message: format!("disk {}: {}", view.disk, finding.message), ..finding };
+        let disk: Vec<Finding> = disk.map(named).collect();
         Condition::of(joined(Finding::of_volume(view), histories.volumes.get(&view.id), &disk))
     }
 }
@@ -171,6 +174,7 @@ mod tests {
             ["NotDescribed", "DiskTemperature", "InodesExhausted"],
             "the disk is back by now"
         );
+        assert_eq!(condition.findings()[1].message, "disk gpt-1: hot");
         let condition = board.of_volume(&view("gpt-1", Standing::Missing));
         assert_eq!(words(&condition)[0], "DiskMissing");
         assert_eq!(words(&board.of_volume(&view("gpt-3", Standing::Ready))), ["NotDescribed", "InodesExhausted"]);

@@ -92,6 +92,7 @@ fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
         let wanted = match (row.word, row.severity) {
             ("Conflict", _) => "LocalpoolVolumeInConflict",
             ("NodeGone", _) => "LocalpoolVolumeWithoutNode",
+            ("NotMountPoint" | "WrongDevice", _) => "LocalpoolVolumeNotMounted",
             (_, Severity::Degraded) => "LocalpoolVolumeDegraded",
             (_, Severity::Inaccessible | Severity::DataLoss) => "LocalpoolVolumeUnusable",
         };
