@@ -187,10 +187,10 @@ async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopte
     assert!(kept.disk.is_blank(), "something is left on it");
     assert_eq!(kept.disk.mapped(), [] as [String; 0]);
     kept.disk.announce();
-    driver.await_verdict(&kept.disk.node, "Unclaimed", "given back");
+    driver.await_verdict(&kept.disk.node, "Unclaimed", "released; ");
     driver.stop();
     let (driver, mut client) = kept.start.ready().await;
-    driver.await_verdict(&kept.disk.node, "Unclaimed", "given back");
+    driver.await_verdict(&kept.disk.node, "Unclaimed", "released; ");
     assert!(kept.disk.is_blank(), "the set took it again after a restart");
     assert_eq!(client.capacity("fast", &mount("ext4")).await, (0, 0));
     driver.cli_ok(&["disk", "adopt", path]);
