@@ -1,13 +1,11 @@
-//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons of
-//! health. With
-//! `UPDATE_DOCS=1` they are written, else they have to be what would be written.
+//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons
+//! of health. With `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
 use localpool::claim::{ElementKind, FieldOrigin, LIST_FILTERS, ListFilter};
 use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
 };
-
 use localpool::health::{REASONS, ReasonRow, Subject};
 
 use crate::{read, root};
@@ -19,7 +17,6 @@ type Made = (&'static str, &'static str, &'static [&'static str], fn() -> Vec<Ve
 
 const SETS: &str = "docs/local-volume-sets.md";
 const DISCOVERY: &str = "docs/discovery.md";
-
 const HEALTH: &str = "docs/health.md";
 
 const TABLES: [Made; 5] = [
@@ -107,7 +104,7 @@ fn with_table(text: &str, (file, name, head, rows): &Made) -> String {
 
 #[test]
 fn the_tables_of_the_documents_are_those_of_the_code() {
-    for file in [SETS, DISCOVERY] {
+    for file in [SETS, DISCOVERY, HEALTH] {
         let text = read(file);
         let wanted =
             TABLES.iter().filter(|(of, ..)| *of == file).fold(text.clone(), |text, made| with_table(&text, made));
