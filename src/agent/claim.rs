@@ -56,7 +56,7 @@ impl Reconciler {
         (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
 
-    /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
+    /// Disks that other provisioners promise are theirs in this pass; the next one asks again, as no event of this
     /// machine tells of promises.
     pub(super) fn leave_promised(
         &mut self,
@@ -148,7 +148,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a set chose a disk that holds bytes which nothing recognises: it gives way, and the set chooses anew.
+/// Whether a set chose a disk that holds bytes which nothing recognises: it gives way, and the set chooses again.
 pub(super) struct ChosenWrong(pub bool);
 
 /// What others promise of this node's disks.

@@ -2,7 +2,7 @@
 //!
 //! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
 //! their order. There are three decisions, and each takes into account what the one before made: which members come and
-//! go, to which sets the members belong (and which are given back), and which of the elected disks are claimed and wiped.
+//! go, to which sets the members belong (and which are released), and which of the elected disks are claimed and wiped.
 //! A disk that has just come back counts for its set, and one that has just been claimed is no other set's.
 
 use std::borrow::Borrow;
@@ -237,7 +237,7 @@ pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [
 /// What was found where zeros had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCheck {
-    /// Sets that chose a disk which holds something: each chooses anew in the next pass, as its counts hold for disks that it may
+    /// Sets that chose a disk which holds something: each chooses again in the next pass, as its counts hold for disks that it may
     /// have.
     pub wrong: BTreeSet<SetRef>,
     /// Kernel names of the disks that could not be read.

@@ -95,7 +95,7 @@ impl Reconciler {
         !unsure.is_empty()
     }
 
-    /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
+    /// Takes a disk of the pool as it is, which is an earlier state of what was here last; `None`: it is none.
     pub fn adopt_older(&mut self, device: &Device, run: Run) -> Result<Option<Vec<String>>, AdminError> {
         let id = device.id.clone();
         let journal = Arc::clone(self.pool.journal());

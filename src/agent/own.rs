@@ -19,7 +19,7 @@ impl Reconciler {
         self
     }
 
-    /// What a tenant wrote into a bare device must not pass for a disk of ours, and a volume that was made after the journal was
+    /// What a tenant wrote into a bare device must not pass for a disk of the pool, and a volume that was made after the journal was
     /// written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
         if self.pool.journal().knows_volumes() {
@@ -92,7 +92,7 @@ impl Reconciler {
                 && rule.named.as_ref().is_none_or(|named| named.names(raw))
                 && rule.filter.matches(&RawDisk { size, ..raw.clone() }, None).is_ok()
         };
-        // A volume of ours may be mounted: then the verdict speaks of that.
+        // A volume of the pool may be mounted: then the verdict speaks of that.
         let why = |device: &Device| match &device.verdict {
             Verdict::Unknown(why) => Some(why.clone()),
             // A tenant's.

@@ -1,4 +1,4 @@
-//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
+//! One pass over the whole machine: disks leave, arrive, are claimed and released. Level-triggered: events
 //! only say when to look, and each pass would do the same without them.
 //!
 //! `Reconciler` is used by one thread; the pool that it keeps is shared.
@@ -263,7 +263,7 @@ impl Reconciler {
         self.memory.discovery.identities_are(self.identities(), self.last_on());
     }
 
-    /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
+    /// Sets may claim a device again that was released, and what is on one that was given up is what it says it is.
     pub(super) fn readmit(&mut self, device: &Device, id: &DiskId) -> Result<(), PoolError> {
         self.pool.journal().readmit(id)?;
         self.memory.discovery.changed(&device.raw.name);
@@ -299,7 +299,7 @@ impl Reconciler {
         self.errand(on, work).unwrap_or_else(hangs)
     }
 
-    /// Releases a disk; the next look reads it anew.
+    /// Releases a disk; the next look reads it again.
     pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
         let name = member.kernel_name();
         let (pool, given) = (Arc::clone(&self.pool), member.clone());

@@ -68,7 +68,7 @@ impl Reconciler {
         snapshot.devices.iter().filter_map(waiting).min()
     }
 
-    /// What was destroyed on a disk is told until it is something else than blank.
+    /// What was destroyed on a disk is reported until the disk is not blank any more.
     pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {

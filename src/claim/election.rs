@@ -2,7 +2,7 @@
 //!
 //! Takes in a [`Ballot`]; gives out claims, wipes, and for each set why it rejects what it does not take. The older set wins
 //! between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a disk that was
-//! given back and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
+//! released and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
 
 mod places;
 mod suits;

@@ -138,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// Before anybody is told that a disk was changed: the journal has it as it is. A full state directory costs that an earlier
+    /// Before anybody hears that a disk was changed: the journal has it as it is. A full state directory costs that an earlier
     /// state of the disk may pass for it before the next pass, and not what was done.
     pub(super) fn note(&self, member: &Member) {
         let Member::Labelled(disk) = member else { return };

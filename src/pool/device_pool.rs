@@ -144,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
+    /// The claim of a bare device of the pool, with its id, whatever it shows: the one way to ask for it. What a tenant built
     /// on our disks has no claim, though he may have given it the id of one.
     pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(DiskId, BareClaim)> {
         if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {

@@ -1,4 +1,4 @@
-//! One open disk of ours, and what it holds. Performs plans step by step.
+//! One open disk of the pool, and what it holds. Performs plans step by step.
 //!
 //! What is held here always was read from or written to the disk: a step that fails half way is followed
 //! by a fresh look, and where even that fails the disk is *lost* until somebody opens it again.
@@ -41,7 +41,7 @@ pub struct PoolDisk {
 
 /// What an opening found.
 pub enum Opened {
-    /// A disk of ours, mended and mapped.
+    /// A disk of the pool, mended and mapped.
     Ours(PoolDisk),
     /// A claim or a release had been stopped half way; the disk is blank again.
     Blank,
@@ -154,7 +154,7 @@ impl PoolDisk {
         }
     }
 
-    /// Whether the disk could be given back.
+    /// Whether the disk could be released.
     pub fn can_release(&self) -> Result<(), ApplyError> {
         release(&self.content).map(drop).map_err(|source| ApplyError::plan(&self.disk.path(), source))
     }

@@ -228,7 +228,7 @@ impl Journal {
     }
 
     /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks that
-    /// were given back do.
+    /// were released do.
     pub fn glean(text: &str) -> Self {
         let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
         // What was given up stands behind them.

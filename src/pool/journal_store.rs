@@ -208,7 +208,7 @@ impl JournalStore {
         journal.let_go.contains(id) || journal.given_up.contains(id)
     }
 
-    /// Which hardware was a disk of ours, and which a copy.
+    /// Which hardware was a disk of the pool, and which a copy.
     pub fn identities(&self) -> Identities {
         self.journal().identities.clone()
     }

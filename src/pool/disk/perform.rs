@@ -121,7 +121,7 @@ impl PoolDisk {
     }
 
     /// After a failed write nobody knows what is there: the disk says. It is not worked on before it was opened
-    /// again, which mends what is torn: no disk of ours runs on one copy of its table.
+    /// again, which mends what is torn: no disk of the pool runs on one copy of its table.
     fn look_again(&mut self, why: String) {
         self.lost = Some(why);
         match record::read_record(&*self.disk) {

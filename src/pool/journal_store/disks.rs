@@ -60,14 +60,14 @@ impl JournalStore {
         self.know_in(&self.turn(), id, disk, before)
     }
 
-    /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
+    /// A disk that is known has been changed, and its label has that number since: before anybody hears of the change, it
     /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
     pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
         if self.seen(id).written >= number {
             return Ok(());
         }
         let turn = self.turn();
-        // Whoever had the turn before may have seen this change. A disk that was given back meanwhile is not missed.
+        // Whoever had the turn before may have seen this change. A disk that was released meanwhile is not missed.
         if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl Begun<'_> {
         self.store.change(|journal| {
             let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
             known.strike(self.volume);
-            // A disk that was given back meanwhile is not missed.
+            // A disk that was released meanwhile is not missed.
             if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
                 journal.disks.remove(&self.disk);
             }

@@ -19,7 +19,7 @@ use crate::pool::{
 pub struct ReportedVolume {
     /// Labelled or bare.
     pub disk: DiskId,
-    /// `None`: the object is not called as one of ours is.
+    /// `None`: localpool did not make the object: its name is no id.
     pub id: Option<VolumeId>,
     /// `None`: this version cannot read what it is.
     pub volume: Option<LostVolume>,
@@ -130,7 +130,7 @@ fn note(lost: &mut LostClaim, told: &ReportedVolume) {
     }
 }
 
-/// It is known that the volume is not there, though its object still names the device. A device that was given back or given up
+/// It is known that the volume is not there, though its object still names the device. A device that was released or given up
 /// may have another one since, of which an older journal knows nothing.
 fn is_gone(journal: &Journal, told: &ReportedVolume) -> bool {
     let former = journal.former.get(&told.disk);
