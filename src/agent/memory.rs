@@ -1,6 +1,7 @@
 //! What is remembered of devices from one pass to the next, and how much of it an event leaves.
 //!
-//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what it has.
+//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what
+//! it has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -44,7 +44,8 @@ pub struct Reconciler {
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
     pub(super) errands: Timeouts<ErrandKey>,
-    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of
+    /// the bare disk.
     pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     pub(super) unusable: BTreeMap<KernelName, String>,
@@ -62,8 +63,8 @@ pub struct PassReport {
     pub outcomes: Vec<SetOutcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<KernelName>,
-    /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member
-    /// offers now, none offers.
+    /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no
+    /// member offers now, none offers.
     pub knows_all: bool,
     /// Why the PoolVolumes could not be read. Bare devices offer nothing until they are.
     pub untold: Option<String>,
@@ -127,8 +128,8 @@ impl Reconciler {
         !self.is_on_pool_disk(name)
     }
 
-    /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on them,
-    /// and since when, stands.
+    /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on
+    /// them, and since when, stands.
     pub fn reported(&mut self, controller: &KernelName) -> bool {
         self.memory.healths.reports().reported(controller);
         true
@@ -218,8 +219,8 @@ impl Reconciler {
         snapshot.devices.iter().filter_map(waiting).min()
     }
 
-    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
-    /// that hangs, or what made a read fail.
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a
+    /// device that hangs, or what made a read fail.
     pub(super) fn must_look_again(&self, snapshot: &Snapshot) -> bool {
         self.memory.discovery.is_waiting()
             || self.memory.discovery.has_failed()

@@ -1,7 +1,7 @@
 //! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the last look, and the writes.
 //!
-//! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since the
-//! order was seen. Afterwards it is a blank disk like any other.
+//! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since
+//! the order was seen. Afterwards it is a blank disk like any other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

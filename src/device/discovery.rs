@@ -111,8 +111,8 @@ impl Discovery {
         self.given_up = ids;
     }
 
-    /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last on, also
-    /// where that is but a path.
+    /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last
+    /// on, also where that is but a path.
     pub fn identities_are(&mut self, identities: Identities, last_on: BTreeMap<DiskId, HardwareId>) {
         (self.identities, self.last_on) = (identities, last_on);
     }

@@ -44,8 +44,8 @@ pub(in crate::agent) enum ClaimError {
 }
 
 impl ClaimError {
-    /// Whether a later try may succeed without an event of the disk. For example, a signature on it stays until somebody
-    /// removes it, and that is an event.
+    /// Whether a later try may succeed without an event of the disk. For example, a signature on it stays until
+    /// somebody removes it, and that is an event.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Read(_) => true,

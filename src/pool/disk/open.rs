@@ -134,8 +134,8 @@ fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
     mended.map_err(|e| ApplyError::step(&disk.path(), "repair the partition table", e.into()))
 }
 
-/// Whoever changes a disk of the pool holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped is held by
-/// nobody.
+/// Whoever changes a disk of the pool holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped
+/// is held by nobody.
 fn prove_unheld(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.hold(LABEL_NUMBER) {
         Err(source @ HostError::Busy { .. }) => Err(held(disk, source)),

@@ -51,8 +51,9 @@ impl PoolDisk {
         Ok(())
     }
 
-    /// The disk is as it is held here. Nothing keeps tools from writing over a table or all of a disk that is in use, nor
-    /// another node that sees the disk from adopting it: asked before anything is written by what table and label said.
+    /// The disk is as it is held here. Nothing keeps tools from writing over a table or all of a disk that is in use,
+    /// nor another node that sees the disk from adopting it: asked before anything is written by what table and label
+    /// said.
     pub fn prove_unchanged(&mut self) -> Result<(), ApplyError> {
         if let Some(found) = &self.lost {
             return Err(ApplyError::not_ours(&self.disk.path(), found));

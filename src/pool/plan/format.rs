@@ -66,8 +66,8 @@ pub fn disown_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError>
     Ok(relabel(label))
 }
 
-/// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its partition
-/// is mapped again, so that its links have the new id; in use: nothing has changed.
+/// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its
+/// partition is mapped again, so that its links have the new id; in use: nothing has changed.
 pub fn give_other_id(content: &Content, id: VolumeId, fresh: VolumeId, name: &str) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
