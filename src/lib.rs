@@ -11,7 +11,7 @@
 //! * `claim`: who may take a device: what rules select, how ripe it is, which rule takes which.
 //! * `pool`: what we make of disks: layouts, extents, plans (pure) and their execution.
 //! * `health`: what is wrong with disks and volumes, and since when.
-//! * `volume`: what a claim gets: its id, its life cycle, its mounts.
+//! * `volume`: what a PersistentVolumeClaim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `show`: what people read of devices and volumes.
 //! * `agent`: the loop of a node: disks arrive, leave, are claimed and released; what a person asks of it.

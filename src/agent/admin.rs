@@ -1,5 +1,5 @@
-//! What a person may ask of the pool: giving disks back here, those that are away in `forget`, taking them over in `adopt`. Each
-//! verb can say what it would do instead.
+//! What a person may ask of the pool: giving disks back here, those that are away in `forget`, taking them over in
+//! `adopt`. Each verb can say what it would do instead.
 
 mod adopt;
 mod forget;
@@ -45,7 +45,8 @@ pub enum AdminError {
     Pool(#[from] PoolError),
 }
 
-/// What a person calls `text`: a path or a link before an id, which several may have. Of these, the one that may be used.
+/// What a person calls `text`: a path or a link before an id, which several may have. Of these, the one that may be
+/// used.
 fn called<'s>(snapshot: &'s Snapshot, text: &str) -> Vec<&'s Device> {
     let path = Path::new(text);
     let is_there = |device: &&Device| device.raw.path == path || device.raw.links.iter().any(|link| link == path);

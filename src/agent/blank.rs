@@ -87,7 +87,7 @@ impl Blanks {
         self.timeouts.forget(here);
     }
 
-    /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
+    /// What is remembered against a device. Not for ever, as not every change of a disk comes with an event.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), NotZeros> {
         self.refused.fresh(&device.raw, now, REMEMBERED_FOR).map_or(Ok(()), |why| Err(*why))
     }

@@ -20,8 +20,8 @@ mod error;
 mod first_writes;
 
 impl Reconciler {
-    /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what
-    /// each set takes and does not take, and whether one chose a disk that it must not have.
+    /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go.
+    /// Gives what each set takes and does not take, and whether one chose a disk that it must not have.
     pub(super) fn take(&mut self, snapshot: &mut Snapshot, pass: &mut PassState) -> (Vec<SetOutcome>, ChosenWrong) {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         self.watch_content(snapshot, &rules);
@@ -56,7 +56,7 @@ impl Reconciler {
         (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
 
-    /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
+    /// Disks that other provisioners promise are theirs in this pass; the next one asks again, as no event of this
     /// machine tells of promises.
     pub(super) fn leave_promised(
         &mut self,
@@ -78,7 +78,8 @@ impl Reconciler {
         Ok(Promised { all, on })
     }
 
-    /// What others promise of this node's disks, asked for by this pass or the one before. Nothing is taken where the journal cannot say what is ours.
+    /// What others promise of this node's disks, asked for by this pass or the one before. Nothing is taken where the
+    /// journal cannot say what is ours.
     pub(super) fn promises(&mut self) -> Result<Vec<Promise>, TakeError> {
         self.pool.journal().sound().map_err(TakeError::Journal)?;
         let Answers { own, promises } = self.ask(Wanted::All).map_err(OwnError::from)?;
@@ -88,8 +89,8 @@ impl Reconciler {
         }
     }
 
-    /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
-    /// are under way.
+    /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those
+    /// that are under way.
     pub(super) fn end_claims(&mut self) -> BTreeSet<KernelName> {
         let (errands, discovery) = (&self.errands, &mut self.memory.discovery);
         self.claims_under_way.retain(|id, (name, _)| {
@@ -125,8 +126,8 @@ impl Reconciler {
         read
     }
 
-    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A bare
-    /// device gets nothing written: its exclusive handle goes before the journal has its claim.
+    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A
+    /// bare device gets nothing written: its exclusive handle goes before the journal has its claim.
     pub(super) fn claim_one(&mut self, devices: &[Device], elected: &ElectedClaim) -> Result<(), ClaimError> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or(ClaimError::Gone)?;
@@ -148,7 +149,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a set chose a disk that holds bytes which nothing recognises: it gives way, and the set chooses anew.
+/// Whether a set chose a disk that holds bytes which nothing recognises: it gives way, and the set chooses again.
 pub(super) struct ChosenWrong(pub bool);
 
 /// What others promise of this node's disks.

@@ -2,7 +2,7 @@
 //!
 //! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
 //! their order. There are three decisions, and each takes into account what the one before made: which members come and
-//! go, to which sets the members belong (and which are given back), and which of the elected disks are claimed and wiped.
+//! go, to which sets the members belong (and which are released), and which of the elected disks are claimed and wiped.
 //! A disk that has just come back counts for its set, and one that has just been claimed is no other set's.
 
 use std::borrow::Borrow;
@@ -165,8 +165,8 @@ fn is_open_as(member: &Labelled, device: &Device) -> bool {
     member.is_usable && member.size == device.raw.whole_sectors() && is_same_device(device, &member.id, &member.raw)
 }
 
-/// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have given it the id
-/// of one.
+/// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have
+/// given it the id of one.
 pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     let is_it = |device: &Device| {
         let is_built =
@@ -176,8 +176,8 @@ pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     (0..snapshot.devices.len()).filter(|at| is_it(&snapshot.devices[*at])).collect()
 }
 
-/// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices as they
-/// are.
+/// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices
+/// as they are.
 pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
 /// A member, as far as it matters whose it is.
@@ -220,8 +220,8 @@ pub fn give_back(members: &[Owned]) -> Vec<Action> {
     done_with.map(|member| Action::GiveBack { id: member.id.clone() }).collect()
 }
 
-/// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was made
-/// after that was deleted.
+/// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was
+/// made after that was deleted.
 pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [R]) -> Option<&'r R> {
     let same_name = |of: &SetRef| of.has_name_of(set);
     let with = |layout: &Layout| {
@@ -237,8 +237,8 @@ pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [
 /// What was found where zeros had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCheck {
-    /// Sets that chose a disk which holds something: each chooses anew in the next pass, as its counts hold for disks that it may
-    /// have.
+    /// Sets that chose a disk which holds something: each chooses again in the next pass, as its counts hold for disks
+    /// that it may have.
     pub wrong: BTreeSet<SetRef>,
     /// Kernel names of the disks that could not be read.
     pub unread: BTreeSet<KernelName>,

@@ -37,8 +37,8 @@ impl Reconciler {
         identities
     }
 
-    /// The hardware that each disk of the pool, here or away, was last on, by disk id. Where nothing tells it from others that is
-    /// its path: enough to doubt what else calls itself by its name, and never to believe it.
+    /// The hardware that each disk of the pool, here or away, was last on, by disk id. Where nothing tells it from
+    /// others that is its path: enough to doubt what else calls itself by its name, and never to believe it.
     pub(super) fn last_on(&self) -> BTreeMap<DiskId, HardwareId> {
         let identities = self.identities();
         let known = self.pool.journal().known(|_| true).into_iter();
@@ -63,8 +63,8 @@ impl Reconciler {
         self.pool.labelled_disks().iter().filter_map(|member| used(member)).collect()
     }
 
-    /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks which
-    /// see the same, the second with nothing remembered. Gives whether that one is due.
+    /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks
+    /// which see the same, the second with nothing remembered. Gives whether that one is due.
     pub(super) fn remember_copies(&mut self, snapshot: &Snapshot) -> bool {
         let mut seen = seen_together(&snapshot.devices);
         let known = self.pool.journal().identities();
@@ -95,7 +95,7 @@ impl Reconciler {
         !unsure.is_empty()
     }
 
-    /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
+    /// Takes a disk of the pool as it is, which is an earlier state of what was here last; `None`: it is none.
     pub fn adopt_older(&mut self, device: &Device, run: Run) -> Result<Option<Vec<String>>, AdminError> {
         let id = device.id.clone();
         let journal = Arc::clone(self.pool.journal());

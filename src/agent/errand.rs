@@ -1,4 +1,4 @@
-//! What the agent works on, one thing at a time: the key by which it waits for what hangs.
+//! What the agent does with one disk at a time: the key by which it waits for what hangs.
 
 use std::fmt;
 

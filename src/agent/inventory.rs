@@ -1,7 +1,7 @@
 //! All devices of a pass, with a note for people.
 //!
-//! Takes in what the pass saw, and the pool as it is by now; gives out devices, each pool disk with what it has free and each free one
-//! with why no set takes it.
+//! Takes in what the pass saw, and the pool as it is by now; gives out devices, each pool disk with what it has free
+//! and each free one with why no set takes it.
 
 use super::reconciler::PassReport;
 use crate::claim::Rejection;

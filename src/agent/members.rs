@@ -150,8 +150,8 @@ impl Reconciler {
         pass.again |= matches!(problem, MemberProblem::Passes(_));
     }
 
-    /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
-    /// that does not end, and is left for later.
+    /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an
+    /// operation that does not end, and is left for later.
     pub(super) fn leave(&self, id: &DiskId, snapshot: &Snapshot) -> bool {
         let Some(member) = self.pool.labelled_disk(id) else { return true };
         let is_it = |device: &Device, raw: &RawDisk| {
@@ -266,8 +266,8 @@ impl Reconciler {
         self.errands.errand(&on.into(), work, move || pool.nudge())
     }
 
-    /// The same for what was decided for this pass alone: by the next one the order may be taken back, or the disk be somebody
-    /// else's. It does not begin to write once it is late.
+    /// The same for what was decided for this pass alone: by the next one the order may be taken back, or the disk be
+    /// somebody else's. It does not begin to write once it is late.
     pub(in crate::agent) fn errand_now<T: Send + 'static>(
         &mut self,
         on: impl Into<ErrandKey>,

@@ -1,6 +1,7 @@
 //! What is remembered of devices from one pass to the next, and how much of it an event leaves.
 //!
-//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what it has.
+//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what
+//! it has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,9 +19,9 @@ pub(super) struct Memory {
     pub watch: Watchlist,
     /// Disks that are to be wiped, and since when they have been as they are.
     pub wipes: Watchlist,
-    /// What was destroyed on disks that are blank since: what people are told of it, until they are something else.
+    /// What was destroyed on disks that are blank since: reported until they are not blank any more.
     pub wiped: Remembered<String>,
-    /// Disks whose claim was refused for good, since which nothing has happened to them.
+    /// Disks whose claim will not be tried again until something happens to them.
     pub refused: Remembered<()>,
     /// What was found where zeros had to be.
     pub blanks: Blanks,
@@ -68,7 +69,7 @@ impl Memory {
         self.healths.forget(|whom| here.contains(whom));
     }
 
-    /// What is on it was changed by us: its clocks begin anew.
+    /// What is on it was changed by us: its clocks start again.
     pub fn wrote(&mut self, name: &KernelName) {
         self.discovery.changed(name);
         self.watch.changed(name);

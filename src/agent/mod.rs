@@ -1,8 +1,8 @@
 //! The loop of a node: it looks, decides what is to be done, and does it; and what a person asks of it.
 //!
-//! `reconciler` keeps the pool in step, by one thread (`thread`); the pool is shared. `decide` and `owner` are pure; `perform`,
-//! `members`, `claim` and `wipe` do what is decided; `admin` is what a person asks. `checkup` looks at the health of the pool, on a
-//! thread of its own.
+//! `reconciler` keeps the pool in step, by one thread (`thread`); the pool is shared. `decide` is pure; `perform`,
+//! `members`, `claim` and `wipe` do what is decided; `admin` is what a person asks. `checkup` looks at the health of
+//! the pool, on a thread of its own.
 
 mod admin;
 mod blank;

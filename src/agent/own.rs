@@ -1,6 +1,6 @@
-//! What the PoolVolumes of this node say of its disks, and what waits until they were heard: a journal can be lost with the state
-//! directory, or be older than a volume. Bare devices with a volume that it does not know are nobody's to claim, to wipe, to
-//! erase, or to read.
+//! What the PoolVolumes of this node say of its disks, and what waits until they were heard: a journal can be lost with
+//! the state directory, or be older than a volume. Bare devices with a volume that it does not know are nobody's to
+//! claim, to wipe, to erase, or to read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ impl Reconciler {
         self
     }
 
-    /// What a tenant wrote into a bare device must not pass for a disk of ours, and a volume that was made after the journal was
-    /// written must not be erased as the one before it.
+    /// What a tenant wrote into a bare device must not pass for a disk of the pool, and a volume that was made after
+    /// the journal was written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
         if self.pool.journal().knows_volumes() {
             self.untold = None;
@@ -53,8 +53,9 @@ impl Reconciler {
         }
     }
 
-    /// Until the PoolVolumes were heard, a disk with our label that the journal does not know may be what a tenant wrote: it joins
-    /// later. A damaged journal knows none of them, and keeps none out. Nor does who only looks, and has nobody to ask.
+    /// Until the PoolVolumes were heard, a disk with our label that the journal does not know may be what a tenant
+    /// wrote: it joins later. A damaged journal knows none of them, and keeps none out. Nor does who only looks, and
+    /// has nobody to ask.
     pub(super) fn withhold_unknown_labels(&mut self, snapshot: &mut Snapshot) {
         let journal = Arc::clone(self.pool.journal());
         if !self.question.is_asked() || journal.knows_volumes() || journal.sound().is_err() {
@@ -79,8 +80,8 @@ impl Reconciler {
         }
     }
 
-    /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
-    /// for those that are being claimed.
+    /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be
+    /// ours, but for those that are being claimed.
     pub(super) fn may_be_ours(&self, snapshot: &Snapshot, claims_under_way: &BTreeSet<KernelName>) -> Vec<Unasked> {
         if !self.pool.journal().is_in_doubt() {
             return Vec::new();
@@ -92,7 +93,7 @@ impl Reconciler {
                 && rule.named.as_ref().is_none_or(|named| named.names(raw))
                 && rule.filter.matches(&RawDisk { size, ..raw.clone() }, None).is_ok()
         };
-        // A volume of ours may be mounted: then the verdict speaks of that.
+        // A volume of the pool may be mounted: then the verdict speaks of that.
         let why = |device: &Device| match &device.verdict {
             Verdict::Unknown(why) => Some(why.clone()),
             // A tenant's.
@@ -113,7 +114,8 @@ impl Reconciler {
             .collect()
     }
 
-    /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass due.
+    /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass
+    /// due.
     pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Answers, AskError> {
         let pool = Arc::clone(&self.pool);
         self.question.answer(self.passes, wanted, move || pool.nudge())

@@ -10,7 +10,7 @@ use crate::pool::Unasked;
 pub(super) struct PassState {
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
-    /// Disks of ours that cannot be asked what is on them.
+    /// Disks of the pool that cannot be asked what is on them.
     pub unread: Vec<Unasked>,
     /// What the log was told of disks that cannot be used, by kernel name.
     pub unusable: BTreeMap<KernelName, String>,
@@ -23,7 +23,7 @@ pub(super) struct PassState {
 }
 
 impl PassState {
-    /// What was just claimed, wiped or given back is another disk now than the one that this pass saw.
+    /// What was just claimed, wiped or released is another disk now than the one that this pass saw.
     pub fn is_stale(&self) -> bool {
         !self.claimed.is_empty() || self.wiped > 0 || self.gave_back > 0
     }

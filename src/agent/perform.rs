@@ -1,7 +1,7 @@
 //! Performs what a pass decided, one action after the other.
 //!
-//! Takes in actions and the snapshot that they were decided on; gives out what came of them. What hangs or fails stands against its
-//! own disk, and the others go on.
+//! Takes in actions and the snapshot that they were decided on; gives out what came of them. What hangs or fails stands
+//! against its own disk, and the others go on.
 
 use std::sync::Arc;
 
@@ -81,8 +81,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether a disk that cannot be claimed is worth one more look: this pass saw it otherwise, and the next one may take
-    /// another disk in its place. After that only an event of the disk says more.
+    /// Whether a disk that cannot be claimed is worth one more look: this pass saw it otherwise, and the next one may
+    /// take another disk in its place. After that only an event of the disk says more.
     fn is_first_refusal(&mut self, snapshot: &Snapshot, name: &KernelName) -> bool {
         let Some(device) = snapshot.devices.iter().find(|device| device.raw.name == *name) else { return false };
         let is_first = self.memory.refused.get(&device.raw).is_none();

@@ -1,7 +1,8 @@
 //! What the API server knows of this node's devices, asked by a thread of its own.
 //!
-//! Takes in what to ask; gives out the answers, or that there are none yet. The agent's thread, for which disks and people wait,
-//! does not wait for the network: an answer that takes longer than a moment is for the pass that it makes due.
+//! Takes in what to ask; gives out the answers, or that there are none yet. The agent's thread, for which disks and
+//! people wait, does not wait for the network: an answer that takes longer than a moment is for the pass that it makes
+//! due.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
@@ -115,8 +116,8 @@ impl Question {
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).promises = Some(ask);
     }
 
-    /// The answers to what `pass`, counted from the start, or the one before it asked. Older ones are not used: what they say may
-    /// be so no more. `late` is called when answers are there that no pass waits for.
+    /// The answers to what `pass`, counted from the start, or the one before it asked. Older ones are not used: what
+    /// they say may be so no more. `late` is called when answers are there that no pass waits for.
     pub fn answer(
         &mut self,
         pass: u64,

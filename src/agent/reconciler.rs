@@ -1,4 +1,4 @@
-//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
+//! One pass over the whole machine: disks leave, arrive, are claimed and released. Level-triggered: events
 //! only say when to look, and each pass would do the same without them.
 //!
 //! `Reconciler` is used by one thread; the pool that it keeps is shared.
@@ -44,7 +44,8 @@ pub struct Reconciler {
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
     pub(super) errands: Timeouts<ErrandKey>,
-    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of
+    /// the bare disk.
     pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     pub(super) unusable: BTreeMap<KernelName, String>,
@@ -62,8 +63,8 @@ pub struct PassReport {
     pub outcomes: Vec<SetOutcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<KernelName>,
-    /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member
-    /// offers now, none offers.
+    /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no
+    /// member offers now, none offers.
     pub knows_all: bool,
     /// Why the PoolVolumes could not be read. Bare devices offer nothing until they are.
     pub untold: Option<String>,
@@ -127,8 +128,8 @@ impl Reconciler {
         !self.is_on_pool_disk(name)
     }
 
-    /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on them,
-    /// and since when, stands.
+    /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on
+    /// them, and since when, stands.
     pub fn reported(&mut self, controller: &KernelName) -> bool {
         self.memory.healths.reports().reported(controller);
         true
@@ -218,8 +219,8 @@ impl Reconciler {
         snapshot.devices.iter().filter_map(waiting).min()
     }
 
-    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
-    /// that hangs, or what made a read fail.
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a
+    /// device that hangs, or what made a read fail.
     pub(super) fn must_look_again(&self, snapshot: &Snapshot) -> bool {
         self.memory.discovery.is_waiting()
             || self.memory.discovery.has_failed()
@@ -263,7 +264,7 @@ impl Reconciler {
         self.memory.discovery.identities_are(self.identities(), self.last_on());
     }
 
-    /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
+    /// Sets may claim a device again that was released, and what is on one that was given up is what it says it is.
     pub(super) fn readmit(&mut self, device: &Device, id: &DiskId) -> Result<(), PoolError> {
         self.pool.journal().readmit(id)?;
         self.memory.discovery.changed(&device.raw.name);
@@ -299,7 +300,7 @@ impl Reconciler {
         self.errand(on, work).unwrap_or_else(hangs)
     }
 
-    /// Releases a disk; the next look reads it anew.
+    /// Releases a disk; the next look reads it again.
     pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
         let name = member.kernel_name();
         let (pool, given) = (Arc::clone(&self.pool), member.clone());

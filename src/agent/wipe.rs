@@ -1,7 +1,7 @@
 //! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the last look, and the writes.
 //!
-//! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since the
-//! order was seen. Afterwards it is a blank disk like any other.
+//! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since
+//! the order was seen. Afterwards it is a blank disk like any other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Reconciler {
         snapshot.devices.iter().filter_map(waiting).min()
     }
 
-    /// What was destroyed on a disk is told until it is something else than blank.
+    /// What was destroyed on a disk is reported until the disk is not blank any more.
     pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {

@@ -1,8 +1,8 @@
 //! Which set claims which unclaimed device now, and which one has the content of a disk destroyed first.
 //!
-//! Takes in a [`Ballot`]; gives out claims, wipes, and for each set why it rejects what it does not take. The older set wins
-//! between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a disk that was
-//! given back and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
+//! Takes in a [`Ballot`]; gives out claims, wipes, and for each set why it rejects what it does not take. The older set
+//! wins between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a
+//! disk that was released and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
 
 mod places;
 mod suits;
@@ -44,8 +44,8 @@ pub struct SetOutcome {
     pub takes: Vec<KernelName>,
     /// What a dry run would take if it were a real one, once it was seen for long enough.
     pub would_take: Vec<KernelName>,
-    /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would have
-    /// and another one has.
+    /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would
+    /// have and another one has.
     pub rejected: Vec<(KernelName, Rejection)>,
     /// Kernel names of disks that the set has and would not choose now: its filters, its paths or its node selector say
     /// otherwise than when it took them. They stay its own.
@@ -136,8 +136,8 @@ struct Contention<'a> {
 impl<'a> SetTurn<'_, 'a> {
     fn choose(&self, taken: &mut TakenBy<'a>) -> SetChoice {
         let Contention { mut contenders, mut rejected, deselected } = self.contend(taken);
-        // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that does
-        // not.
+        // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that
+        // does not.
         contenders.sort_by_key(|one| (one.content.is_some(), one.ripeness != Ripeness::Ripe, one.index));
         let (mut takes, mut wipes) = (BTreeSet::new(), Vec::new());
         let mut places = Places::of(self, &contenders);

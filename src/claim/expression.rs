@@ -1,4 +1,5 @@
-//! What a set asks of a device in an expression of its own, in CEL: `device.size > 1000000000000 && !device.rotational`.
+//! What a set asks of a device in an expression of its own, in CEL: `device.size > 1000000000000 &&
+//! !device.rotational`.
 //!
 //! Takes in the text once, when the set is read, and a device each time; gives out whether the device is what is asked
 //! for, or a [`Mismatch`] in words. What is not known in the text is refused when it is read; an expression that fails

@@ -1,8 +1,8 @@
 //! Whether a set's filter selects a device.
 //!
 //! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type, size,
-//! mechanical property, the [lists](super::list_filter::LIST_FILTERS) in their turn, then the exclusion of kernel names.
-//! What needs more than the device's own facts (networks, expressions) the election asks after it.
+//! mechanical property, the [lists](super::list_filter::LIST_FILTERS) in their turn, then the exclusion of kernel
+//! names. What needs more than the device's own facts (networks, expressions) the election asks after it.
 
 use super::mismatch::Mismatch;
 use super::rule::Filter;

@@ -65,7 +65,7 @@ pub enum NodeMatch {
     HeldBack,
     /// Selected, but the node has a taint that the set does not tolerate: nothing new is claimed for it.
     Tainted,
-    /// Selected, but another operator works on this node: nothing new is claimed.
+    /// Selected, but the diskmaker of another operator runs on this node: nothing new is claimed.
     StandsBack,
 }
 

@@ -112,7 +112,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         request: Request<DeleteVolumeRequest>,
     ) -> Result<Response<DeleteVolumeResponse>, Status> {
         let request = request.into_inner();
-        // An id that is not one of ours names none of our volumes, so that volume is deleted already.
+        // An id that localpool did not make names no volume of it, so that volume is deleted already.
         if let Ok(id) = required("volume_id", &request.volume_id)?.parse() {
             self.volumes.delete(id).await?;
         }

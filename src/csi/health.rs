@@ -23,9 +23,9 @@ fn status(severity: Severity) -> VolumeHealthErrorType {
     }
 }
 
-/// The storage of a node, from the conditions of all disks of its pool. Each reason is one entry, which names its disks:
-/// CSI allows a reason only once. One bad disk of several degrades the storage; it is unreachable when no disk can be
-/// used.
+/// The storage of a node, from the conditions of all disks of its pool. Each reason is one entry, which names its
+/// disks: CSI allows a reason only once. One bad disk of several degrades the storage; it is unreachable when no disk
+/// can be used.
 pub fn storage_health(disks: &[(String, Condition)]) -> Vec<StorageBackendHealth> {
     let is_reachable = disks.iter().any(|(_, condition)| condition.is_accessible());
     let mut entries: Vec<(HealthReason, Vec<String>)> = Vec::new();

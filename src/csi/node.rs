@@ -29,7 +29,7 @@ impl NodeService {
     }
 }
 
-/// An id that is not one of ours names none of our volumes.
+/// An id that localpool did not make names no volume of it.
 fn volume_id(text: &str) -> Result<VolumeId, Status> {
     let text = required("volume_id", text)?;
     text.parse().map_err(|_| Status::not_found(format!("there is no volume {text}")))

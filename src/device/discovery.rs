@@ -2,7 +2,7 @@
 //!
 //! Takes in a host and a reader of records, gives out every device with its verdict. Content is read
 //! only where it can still decide, and what denies a device is believed for a while; what would free a
-//! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
+//! device for a claim is read again at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
 mod error;
@@ -37,7 +37,7 @@ pub struct Discovery {
     /// Those that were, and may have a tenant's bytes on them.
     given_up: BTreeSet<DiskId>,
     identities: Identities,
-    /// The hardware that each disk of ours was last on.
+    /// The hardware that each disk of the pool was last on.
     last_on: BTreeMap<DiskId, HardwareId>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
@@ -57,7 +57,7 @@ struct ReadContent {
     probe: Probe,
 }
 
-/// Which devices a look reads anew.
+/// Which devices a look reads again.
 #[derive(Clone, Copy)]
 enum Scope<'s> {
     All,
@@ -111,8 +111,8 @@ impl Discovery {
         self.given_up = ids;
     }
 
-    /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last on, also
-    /// where that is but a path.
+    /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last
+    /// on, also where that is but a path.
     pub fn identities_are(&mut self, identities: Identities, last_on: BTreeMap<DiskId, HardwareId>) {
         (self.identities, self.last_on) = (identities, last_on);
     }
@@ -146,7 +146,7 @@ impl Discovery {
         self.look_within(host, read, Scope::All)
     }
 
-    /// The last look before a claim: the device as it is now, read anew, if it still is the one that was
+    /// The last look before a claim: the device as it is now, read again, if it still is the one that was
     /// decided on, and free.
     pub fn confirm(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
@@ -156,7 +156,7 @@ impl Discovery {
         }
     }
 
-    /// The last look before a disk is wiped: read anew, it must be in all as it was when that was decided.
+    /// The last look before a disk is wiped: read again, it must be in all as it was when that was decided.
     pub fn confirm_unchanged(
         &mut self,
         host: &Arc<dyn Host>,
@@ -178,7 +178,7 @@ impl Discovery {
         }
     }
 
-    /// The same device, read anew, whatever is on it by now.
+    /// The same device, read again, whatever is on it by now.
     fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {

@@ -1,8 +1,7 @@
 //! What is wrong with disks and volumes: one table of reasons, and since when each of them holds.
 //!
-//! Takes in what the pool knows and what was observed of a disk or a volume; gives out a [`Condition`], from which every
-//! face is made: conditions of objects, CSI's health calls and metrics. Pure: it takes the time as a
-//! value.
+//! Takes in what the pool knows and what was observed of a disk or a volume; gives out a [`Condition`], from which
+//! every face is made: conditions of objects, CSI's health calls and metrics. Pure: it takes the time as a value.
 //!
 //! ```text
 //! pool views, observations ─▶ Finding (reason, message) ─▶ History (since when) ─▶ Condition (worst first)

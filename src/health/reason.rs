@@ -1,7 +1,7 @@
 //! The table of reasons: one row for each thing that can be wrong with a disk or a volume.
 //!
 //! Everything that names a reason is made from this table or checked against it: conditions, CSI's health calls,
-//! metrics, the labels that alerts name, docs/health.md. To add a reason, add a row.
+//! metrics, the labels that alerts name, docs/health.md. CONTRIBUTING says what a new reason needs besides a row.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Whose turn it is with a device: a lock that shows since when it is held, and what was there when it was last free.
 //!
-//! The work under it is I/O that may never end. A reader takes [`DeviceLock::shown`], which waits for nobody; whoever wants a
-//! turn may give up after a while.
+//! The work under it is I/O that may never end. A reader takes [`DeviceLock::shown`], which waits for nobody; whoever
+//! wants a turn may give up after a while.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};

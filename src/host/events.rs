@@ -1,7 +1,7 @@
 //! The events after which a look at the machine's devices is due: the kernel's, and udev's records of them.
 //!
-//! Takes in both, gives out [`DeviceEvent`]s, one by one as they come. One may be lost or late, and whoever gets one looks
-//! at everything.
+//! Takes in both, gives out [`DeviceEvent`]s, one by one as they come. One may be lost or late, and whoever gets one
+//! looks at everything.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -291,8 +291,8 @@ pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], timeout:
         duration: 0,
         info: 0,
     };
-    // SAFETY: the descriptor is open for the call; the pointers lead to the command, `data` and `sense`, which live until
-    // it ends and are as long as is said. The kernel writes to the last two and to `request` only.
+    // SAFETY: the descriptor is open for the call; the pointers lead to the command, `data` and `sense`, which live
+    // until it ends and are as long as is said. The kernel writes to the last two and to `request` only.
     unsafe { sg_io(device.as_fd().as_raw_fd(), &raw mut request) }?;
     if request.host_status != 0 {
         return Err(io::Error::other(format!("the command did not reach it (host status {:#x})", request.host_status)));

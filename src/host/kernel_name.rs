@@ -32,8 +32,8 @@ impl KernelName {
         rest.is_empty() || number.is_some_and(is_number)
     }
 
-    /// Whether this is a namespace of an NVMe controller: `nvme0n1` of `nvme0`. One that several controllers lead to has
-    /// the name of the first.
+    /// Whether this is a namespace of an NVMe controller: `nvme0n1` of `nvme0`. One that several controllers lead to
+    /// has the name of the first.
     pub fn is_namespace_of(&self, controller: &KernelName) -> bool {
         let number = self.0.strip_prefix(&controller.0).and_then(|rest| rest.strip_prefix('n'));
         controller.starts_with("nvme") && number.is_some_and(is_number)

@@ -87,8 +87,8 @@ impl Background {
         &self.news.worked
     }
 
-    /// Whether work failed on a disk that is usable, as `is_usable` says by its id: a pass tries it again, as no event tells
-    /// when it may succeed.
+    /// Whether work failed on a disk that is usable, as `is_usable` says by its id: a pass tries it again, as no event
+    /// tells when it may succeed.
     pub fn has_failed(&self, is_usable: impl Fn(&DiskId) -> bool) -> bool {
         let mut failed = self.news.failed();
         failed.retain(|disk, _| is_usable(disk));
@@ -120,8 +120,8 @@ impl Background {
         });
     }
 
-    /// Workers end after their chunk. Those that are about to are waited for, so that a stop leaves both copies of a table
-    /// alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
+    /// Workers end after their chunk. Those that are about to are waited for, so that a stop leaves both copies of a
+    /// table alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
     pub fn stop(&self, members: impl Fn() -> Vec<Member>) {
         self.stopping.store(true, Ordering::SeqCst);
         let busy = || -> Vec<String> {

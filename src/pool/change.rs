@@ -1,4 +1,5 @@
-//! What becomes of a volume that is there. A verb looks before it acts and may be repeated: what is so already is success.
+//! What becomes of a volume that is there. A verb looks before it acts and may be repeated: what is so already is
+//! success.
 
 use std::time::Duration;
 
@@ -138,8 +139,8 @@ impl Pool {
         }
     }
 
-    /// Before anybody is told that a disk was changed: the journal has it as it is. A full state directory costs that an earlier
-    /// state of the disk may pass for it before the next pass, and not what was done.
+    /// Before anybody hears that a disk was changed: the journal has it as it is. A full state directory costs that an
+    /// earlier state of the disk may pass for it before the next pass, and not what was done.
     pub(super) fn note(&self, member: &Member) {
         let Member::Labelled(disk) = member else { return };
         if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || disk.known()) {

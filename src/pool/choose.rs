@@ -1,8 +1,8 @@
 //! Which place on which disk a volume gets, and how much there is to give. Pure.
 //!
-//! A carved volume grows into the free space right behind it. So a placement leaves room to grow, for the new volume and
-//! for the one before it, as long as that refuses no volume which best fit would still have room for: the largest free
-//! extent of the pool never gets smaller than best fit leaves it.
+//! A carved volume grows into the free space right behind it. So a placement leaves room to grow, for the new volume
+//! and for the one before it, as long as that refuses no volume which best fit would still have room for: the largest
+//! free extent of the pool never gets smaller than best fit leaves it.
 
 use super::content::Content;
 use super::extents::{ExtentSet, MIB};

@@ -1,4 +1,5 @@
-//! Making a volume: where, and there. A verb looks before it acts and may be repeated: what is there already is success.
+//! Making a volume: where, and there. A verb looks before it acts and may be repeated: what is there already is
+//! success.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

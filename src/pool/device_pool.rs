@@ -1,5 +1,5 @@
-//! All disks of this node's pool: they join and part, and are looked at. The verbs of volumes are in `create` and `change`, where
-//! a volume is in `whereabouts`. Every call blocks.
+//! All disks of this node's pool: they join and part, and are looked at. The verbs of volumes are in `create` and
+//! `change`, where a volume is in `whereabouts`. Every call blocks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,8 @@ impl Pool {
         match member {
             Member::Labelled(member) => {
                 let mut state = member.lock_in_time()?;
-                // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
+                // As it is called when it is blank: another bus or firmware than it was claimed on may call it
+                // otherwise.
                 let hardware = id::hardware_id(&state.raw, None);
                 let disk = state.disk()?;
                 disk.can_release()?;
@@ -144,8 +145,8 @@ impl Pool {
         }
     }
 
-    /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
-    /// on our disks has no claim, though he may have given it the id of one.
+    /// The claim of a bare device of the pool, with its id, whatever it shows: the one way to ask for it. What a tenant
+    /// built on our disks has no claim, though he may have given it the id of one.
     pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(DiskId, BareClaim)> {
         if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
             return None;

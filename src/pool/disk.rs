@@ -1,4 +1,4 @@
-//! One open disk of ours, and what it holds. Performs plans step by step.
+//! One open disk of the pool, and what it holds. Performs plans step by step.
 //!
 //! What is held here always was read from or written to the disk: a step that fails half way is followed
 //! by a fresh look, and where even that fails the disk is *lost* until somebody opens it again.
@@ -41,15 +41,15 @@ pub struct PoolDisk {
 
 /// What an opening found.
 pub enum Opened {
-    /// A disk of ours, mended and mapped.
+    /// A disk of the pool, mended and mapped.
     Ours(PoolDisk),
     /// A claim or a release had been stopped half way; the disk is blank again.
     Blank,
 }
 
 impl PoolDisk {
-    /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has neither
-    /// table nor label is looked at here, before the first write.
+    /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has
+    /// neither table nor label is looked at here, before the first write.
     pub fn claim(disk: Arc<dyn Disk>, wanted: &NewLabel) -> Result<Self, ApplyError> {
         match record::read_record(&*disk) {
             Record::Nothing => {}
@@ -64,8 +64,8 @@ impl PoolDisk {
         Ok(this)
     }
 
-    /// Keeps the label's partition open exclusively. The kernel then refuses the whole disk to everybody who asks for it
-    /// alone, as mkfs, wipefs, pvcreate, mdadm and other operators do, whether volumes are mounted or not.
+    /// Keeps the label's partition open exclusively. The kernel then refuses the whole disk to everybody who asks for
+    /// it alone, as mkfs, wipefs, pvcreate, mdadm and other operators do, whether volumes are mounted or not.
     fn hold(&self) -> Result<(), HostError> {
         self.content.label_entry().map_or(Ok(()), |(number, _)| self.disk.hold(number))
     }
@@ -107,8 +107,8 @@ impl PoolDisk {
         Ok(if zeroed.total() > AT_ONCE { zeroed } else { ExtentSet::default() })
     }
 
-    /// Makes the kernel's mapping match the table. What somebody uses who should not stays as it is: it is neither given
-    /// away nor erased before it could be unmapped.
+    /// Makes the kernel's mapping match the table. What somebody uses who should not stays as it is: it is neither
+    /// given away nor erased before it could be unmapped.
     pub fn recover_mappings(&mut self) -> Result<(), ApplyError> {
         let mapped = self.disk.mapped();
         let mapped = mapped.map_err(|e| ApplyError::step(&self.disk.path(), "list the mapped partitions", e.into()))?;
@@ -154,7 +154,7 @@ impl PoolDisk {
         }
     }
 
-    /// Whether the disk could be given back.
+    /// Whether the disk could be released.
     pub fn can_release(&self) -> Result<(), ApplyError> {
         release(&self.content).map(drop).map_err(|source| ApplyError::plan(&self.disk.path(), source))
     }
@@ -183,8 +183,8 @@ impl PoolDisk {
         Ok(())
     }
 
-    /// From the next label on this is a newer state of the disk than any that has, or had, the number `seen`, and than those that
-    /// came of that one since: as a person takes the disk as it is, and what it was later may come back.
+    /// From the next label on this is a newer state of the disk than any that has, or had, the number `seen`, and than
+    /// those that came of that one since: as a person takes the disk as it is, and what it was later may come back.
     pub fn outnumber(&mut self, seen: u64) {
         self.outnumbered = self.content.written.max(seen).saturating_add(NOT_SEEN);
     }

@@ -1,7 +1,7 @@
-//! Whether a disk of ours is what was last seen of it, or an earlier state that somebody put back. Pure.
+//! Whether a disk of the pool is what was last seen of it, or an earlier state that somebody put back. Pure.
 //!
-//! Takes in what the disk says and what the journal remembers. The label's number grows with each change of the disk, and
-//! a volume that was seen goes only after its erasure was written down.
+//! Takes in what the disk says and what the journal remembers. The label's number grows with each change of the disk,
+//! and a volume that was seen goes only after its erasure was written down.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What stops a verb of the pool, from the outside in: the verb, the change of a disk or of a bare device, a step of it, the
-//! journal. Values only.
+//! What stops a verb of the pool, from the outside in: the verb, the change of a disk or of a bare device, a step of
+//! it, the journal. Values only.
 
 use std::fmt;
 use std::path::Path;

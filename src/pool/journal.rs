@@ -40,8 +40,8 @@ pub struct Journal {
     /// alone until somebody adopts them. By disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<DiskId, LostClaim>,
-    /// Bare devices that were given up with what a tenant wrote on them: nothing on them is anything but a tenant's until
-    /// somebody adopts them. By disk id; in a damaged text they count as lost.
+    /// Bare devices that were given up with what a tenant wrote on them: nothing on them is anything but a tenant's
+    /// until somebody adopts them. By disk id; in a damaged text they count as lost.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub given_up: BTreeSet<DiskId>,
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
@@ -50,11 +50,12 @@ pub struct Journal {
     /// Ids of disks, labelled or bare, that a person gave up or gave back, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
-    /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last: their objects may
-    /// still name it.
+    /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last:
+    /// their objects may still name it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub former: BTreeMap<DiskId, Vec<VolumeId>>,
-    /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
+    /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given
+    /// up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub identities: Identities,
 }
@@ -68,7 +69,8 @@ pub struct KnownDisk {
     /// Its node then; another disk may have that name now.
     pub path: PathBuf,
     pub model: Option<String>,
-    /// Who it is by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it down.
+    /// Who it is by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it
+    /// down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<HardwareId>,
     /// Bytes.
@@ -117,7 +119,8 @@ pub struct BareClaim {
     /// The whole disk that the device is, or is on; `None`: nothing told it from another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Hardware>,
-    /// Grows with each change, and is for who reads the document: the volume's object has none, and is compared by its ids.
+    /// Grows with each change, and is for who reads the document: the volume's object has none, and is compared by its
+    /// ids.
     pub generation: u64,
     /// Bytes.
     pub size: u64,
@@ -227,8 +230,8 @@ impl Journal {
         }
     }
 
-    /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks that
-    /// were given back do.
+    /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks
+    /// that were released do.
     pub fn glean(text: &str) -> Self {
         let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
         // What was given up stands behind them.

@@ -1,5 +1,5 @@
-//! The journal in the state directory, one writer at a time. A change counts when it is durable; who reads sees what is,
-//! and waits for no writer.
+//! The journal in the state directory, one writer at a time. A change counts when it is durable; who reads sees what
+//! is, and waits for no writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +73,8 @@ impl JournalStore {
         damage.clone().map_or(Ok(()), |why| Err(StoreError::Damaged(why)))
     }
 
-    /// Begins a new document with what could be gleaned from a damaged one, which is kept beside it. Gives the name that
-    /// it has then.
+    /// Begins a new document with what could be gleaned from a damaged one, which is kept beside it. Gives the name
+    /// that it has then.
     pub fn set_aside(&self) -> Result<String, StoreError> {
         let _turn = self.turn();
         if self.sound().is_ok() {
@@ -190,8 +190,8 @@ impl JournalStore {
         })
     }
 
-    /// The same of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that is still
-    /// there is known again with the next look.
+    /// The same of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that is
+    /// still there is known again with the next look.
     pub fn release_labelled(&self, hardware: HardwareId, id: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             journal.released.insert(hardware.into());
@@ -201,14 +201,14 @@ impl JournalStore {
         })
     }
 
-    /// Whether a person gave up that disk, labelled or bare: nobody waits for what was on it. That holds also when a bare device
-    /// is back, and free for anybody.
+    /// Whether a person gave up that disk, labelled or bare: nobody waits for what was on it. That holds also when a
+    /// bare device is back, and free for anybody.
     pub fn has_given_up(&self, id: &DiskId) -> bool {
         let journal = self.journal();
         journal.let_go.contains(id) || journal.given_up.contains(id)
     }
 
-    /// Which hardware was a disk of ours, and which a copy.
+    /// Which hardware was a disk of the pool, and which a copy.
     pub fn identities(&self) -> Identities {
         self.journal().identities.clone()
     }

@@ -76,8 +76,8 @@ enum Holding {
 }
 
 impl LabelledDisk {
-    /// What is remembered of it should it be away at the next start; `None`: that cannot be told, as a write failed or it
-    /// left.
+    /// What is remembered of it should it be away at the next start; `None`: that cannot be told, as a write failed or
+    /// it left.
     pub fn known(&self) -> Option<KnownDisk> {
         let shown = self.shown();
         shown.is_usable().then(|| known(&shown.raw, &shown.content))

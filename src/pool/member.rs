@@ -95,8 +95,8 @@ impl Member {
         }
     }
 
-    /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on a
-    /// bare device.
+    /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on
+    /// a bare device.
     pub fn why_unusable(&self) -> Option<String> {
         let Self::Labelled(member) = self else { return None };
         member.shown().standing.why_away()

@@ -1,10 +1,10 @@
 //! What we make of disks: layouts, extents, placement and plans (pure), and their execution.
 //!
-//! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. `disk`,
-//! `erase`, `labelled` and `bare` touch a disk, `journal_store` the state directory; what they perform is decided elsewhere.
+//! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. `disk`, `erase`, `labelled` and
+//! `bare` touch a disk, `journal_store` the state directory; what they perform is decided elsewhere.
 //!
-//! * `device_pool`: all members; `create`, `change`, `settle`: the verbs that `volume` calls; `whereabouts`: where a volume is, and
-//!   may be.
+//! * `device_pool`: all members; `create`, `change`, `settle`: the verbs that `volume` calls; `whereabouts`: where a
+//!   volume is, and may be.
 //! * `labelled`: a labelled disk over its life; `bare`: a bare device; `member`: what both have in common.
 //! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `background`: that of all.
 //! * `view`: what others see of it; `error`: why a verb was not done.

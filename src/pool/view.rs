@@ -99,7 +99,7 @@ impl DiskView {
     }
 }
 
-/// A disk of ours whose content cannot be asked for now.
+/// A disk of the pool whose content cannot be asked for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unasked {
     pub disk: DiskId,

@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// The disks of ours that cannot be asked now.
+    /// The disks of the pool that cannot be asked now.
     pub fn unasked(&self) -> Vec<Unasked> {
         let why = |disk: &DiskId| match self.member(disk) {
             Some(member) => member.why_unusable(),

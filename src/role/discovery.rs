@@ -1,8 +1,8 @@
 //! The role `discovery`: reports all devices of one node to the cluster. It gets the inventory from the socket of the
 //! node's agent, and looks at disks itself only if there is no agent.
 //!
-//! The start of an agent shows as the file_watch of its socket, its end as the end of the stream; there is no polling in
-//! between.
+//! The start of an agent shows as the file_watch of its socket, its end as the end of the stream; there is no polling
+//! in between.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a claim gets: its id, its life cycle, its mounts.
+//! What a PersistentVolumeClaim gets: its id, its life cycle, its mounts.
 //!
 //! Takes in requests from the edges (`csi`, `operator`), gives out [`Volume`]s. Declares the port
 //! [`Volumes`]; `local` implements it on this node's pool. `publish` decides about mounts (pure), `node`

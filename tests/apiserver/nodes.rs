@@ -100,7 +100,8 @@ async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_a
     let made = make(&stage, &label, &second, elsewhere, 600).await.expect("there is room on the other");
     assert_eq!(made.node, b);
 
-    // The agent settles before it reports: what is offered after the deletion must not be what was offered before all this.
+    // The agent settles before it reports: what is offered after the deletion must not be what was offered before all
+    // this.
     offering_so_much(&stage, &a, |largest| largest < 600 * MIB).await;
     stage.volumes.delete(VolumeId::of_name(&first)).await.expect("deleted");
     assert!(stage.is_gone(VolumeId::of_name(&first)).await);

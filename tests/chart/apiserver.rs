@@ -1,5 +1,5 @@
-//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; in its own
-//! folder, and removed with the value or with the thread that made it.
+//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; in its
+//! own folder, and removed with the value or with the thread that made it.
 
 use std::fs;
 use std::io::Write as _;

@@ -83,7 +83,7 @@ impl Machine {
     pub async fn remove(&self, cluster: &Cluster, disk: &Disk) {
         let path = disk.node.to_str().unwrap();
         let release = async || cluster.try_agent(&["localpool", "disk", "release", path]).await;
-        eventually(&format!("{path} is given back"), SOON, release).await;
+        eventually(&format!("{path} is released"), SOON, release).await;
         disk.unmap().await;
         run("losetup", &["--detach", path]).await;
     }

@@ -1,6 +1,5 @@
-//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons of
-//! health. With
-//! `UPDATE_DOCS=1` they are written, else they have to be what would be written.
+//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons
+//! of health. With `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,6 @@ use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
 };
-
 use localpool::health::{REASONS, ReasonRow, Subject};
 
 use crate::{read, root};
@@ -21,7 +19,6 @@ type Made = (&'static str, &'static str, &'static [&'static str], fn() -> Vec<Ve
 
 const SETS: &str = "docs/local-volume-sets.md";
 const DISCOVERY: &str = "docs/discovery.md";
-
 const HEALTH: &str = "docs/health.md";
 
 const TABLES: [Made; 5] = [

@@ -15,8 +15,8 @@ pub const SECTORS: [u32; 2] = [512, 4096];
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The turn of a test that needs root; `None` without root. One at a time: a program that one test starts has, until its
-/// exec, copies of the exclusive descriptors of the others, and mkfs.btrfs opens every device of the machine.
+/// The turn of a test that needs root; `None` without root. One at a time: a program that one test starts has, until
+/// its exec, copies of the exclusive descriptors of the others, and mkfs.btrfs opens every device of the machine.
 pub fn turn() -> Option<MutexGuard<'static, ()>> {
     is_root().then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }

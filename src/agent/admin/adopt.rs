@@ -1,6 +1,7 @@
 //! `localpool disk adopt`: a person takes a disk over, whatever kept the agent from it.
 //!
-//! Takes in what the disk is called; gives out what was done or would be. Each reason that keeps a disk out has its own way in.
+//! Takes in what the disk is called; gives out what was done or would be. Each reason that keeps a disk out has its own
+//! way in.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ impl Reconciler {
         })
     }
 
-    /// Changes the label of a disk that is no member now, and that a person takes as it is, whatever was seen of it before.
+    /// Changes the label of a disk that is no member now, and that a person takes as it is, whatever was seen of it
+    /// before.
     pub(in crate::agent) fn relabel(
         &mut self,
         device: &Device,

@@ -1,5 +1,5 @@
-//! `localpool disk release` of a disk that is away, or that the journal does not know. Nothing can be wiped there: the pool stops
-//! waiting for it, and for what was on it.
+//! `localpool disk release` of a disk that is away, or that the journal does not know. Nothing can be wiped there: the
+//! pool stops waiting for it, and for what was on it.
 //!
 //! Takes in its id; gives out what was done or would be.
 
@@ -101,7 +101,8 @@ impl Reconciler {
         Ok(own)
     }
 
-    /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes may name it.
+    /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes
+    /// may name it.
     fn give_up_unknown(&mut self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
         let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.to_string(), source })?;
         if self.has_lost(id) {

@@ -1,5 +1,5 @@
-//! `localpool volume settle`, in words: of a volume on several disks which one it is, and of two volumes on a bare device which one
-//! is there.
+//! `localpool volume settle`, in words: of a volume on several disks which one it is, and of two volumes on a bare
+//! device which one is there.
 
 use std::sync::Arc;
 

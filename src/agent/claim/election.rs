@@ -63,8 +63,8 @@ impl Reconciler {
         snapshot.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
     }
 
-    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that
-    /// was made again, those count as well on which its UID cannot be written now.
+    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set
+    /// that was made again, those count as well on which its UID cannot be written now.
     fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, DiskId)> {
         let of = |set: SetRef, layouts: &[Layout]| owner(&set, layouts, rules).map_or(set, |rule| rule.set.clone());
         let labelled = self.pool.labelled_disks().into_iter().map(|member| {

@@ -9,7 +9,7 @@ use crate::host::{
 };
 use crate::pool::{ApplyError, BareError, StoreError};
 
-/// Each leaves the disk as it was, or as a claim that the next opening ends; the next pass decides anew.
+/// Each leaves the disk as it was, or as a claim that the next opening ends; the next pass decides again.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::agent) enum ClaimError {
     #[error("it is gone")]
@@ -19,7 +19,7 @@ pub(in crate::agent) enum ClaimError {
     /// It does not answer, or not yet.
     #[error(transparent)]
     Hangs(#[from] TimeoutError),
-    /// What was decided for this pass is decided anew by the next one.
+    /// The next pass decides again what was decided for this one.
     #[error(transparent)]
     Late(#[from] TooLate),
     /// It could not be opened, or somebody else has it open.
@@ -44,8 +44,8 @@ pub(in crate::agent) enum ClaimError {
 }
 
 impl ClaimError {
-    /// Whether a later try may succeed without an event of the disk. For example, a signature on it stays until somebody
-    /// removes it, and that is an event.
+    /// Whether a later try may succeed without an event of the disk. For example, a signature on it stays until
+    /// somebody removes it, and that is an event.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Read(_) => true,

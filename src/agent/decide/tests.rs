@@ -5,7 +5,7 @@ mod members {
     use super::super::*;
     use crate::device::sample::{disk, label, unclaimed};
 
-    /// A disk of ours, by its kernel name.
+    /// A disk of the pool, by its kernel name.
     fn ours(name: &str) -> Device {
         let label = label("c", "n");
         Device {

@@ -1,4 +1,5 @@
-//! What failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has passed.
+//! What failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has
+//! passed.
 
 use super::*;
 use crate::agent::inventory;

@@ -19,7 +19,7 @@ pub(in crate::agent) enum WipeError {
     /// It does not answer, or not yet.
     #[error(transparent)]
     Hangs(#[from] TimeoutError),
-    /// What was decided for this pass is decided anew by the next one.
+    /// The next pass decides again what was decided for this one.
     #[error(transparent)]
     Late(#[from] TooLate),
     /// It could not be opened, or somebody else has it open.

@@ -44,7 +44,7 @@ impl Case {
         Self { host, agent }
     }
 
-    /// The agent starts anew, with what its state directory remembers.
+    /// The agent starts again, with what its state directory remembers.
     fn restart(&mut self, rules: Vec<Rule>) {
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(self.host.clone(), owner, Workers::Caller).expect("a pool"));

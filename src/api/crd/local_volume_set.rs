@@ -1,6 +1,6 @@
 //! The CRD of LocalVolumeSet, in the Local Storage Operator's group: its manifests apply unchanged.
 //!
-//! The schema has each field of the operator and of ours, keeps unknown ones (the strict parser names them; a pruned
+//! The schema has each field of the operator and of localpool, keeps unknown ones (the strict parser names them; a pruned
 //! `dryRun` would be a real run), and forbids changes of what must not change.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

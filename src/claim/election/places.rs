@@ -1,6 +1,7 @@
 //! How many devices a set may take.
 //!
-//! Takes in the contenders of a set, and how many it has; gives out for each of them, in turn, whether there is a place.
+//! Takes in the contenders of a set, and how many it has; gives out for each of them, in turn, whether there is a
+//! place.
 
 use super::turn::{Contender, SetTurn};
 use crate::claim::rejection::Rejection;
@@ -39,7 +40,8 @@ impl Places {
         }
     }
 
-    /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on it.
+    /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on
+    /// it.
     pub fn next(&mut self, one: &Contender<'_>) -> Result<(), Rejection> {
         let among = usize::from(one.content.is_some());
         let (matching, ripe) = (self.matching[among], self.ripe[among]);

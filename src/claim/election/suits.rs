@@ -1,7 +1,8 @@
-//! Whether a device suits a set: what the set says of devices, whether the device is of use to it, and whether it may take it.
+//! Whether a device suits a set: what the set says of devices, whether the device is of use to it, and whether it may
+//! take it.
 //!
-//! Takes in one set's turn and a device; gives out nothing, or the first reason against it. The order of the questions is the order
-//! in which people are told.
+//! Takes in one set's turn and a device; gives out nothing, or the first reason against it. The order of the questions
+//! is the order in which people read the reasons.
 
 use super::turn::{SetTurn, TakenBy};
 use crate::claim::{

@@ -1,9 +1,9 @@
 //! What an expression may be: names that there are, patterns that compile, and a cost that is bounded before anything
 //! is evaluated.
 //!
-//! Takes in the tree that the parser gives, gives out nothing or the first [`ExpressionError`]. CEL has no loops, but its
-//! macros go through lists, and one inside of another multiplies. Values must not grow in them either, so inside of a
-//! macro nothing is joined and no list is made of what it goes through.
+//! Takes in the tree that the parser gives, gives out nothing or the first [`ExpressionError`]. CEL has no loops, but
+//! its macros go through lists, and one inside of another multiplies. Values must not grow in them either, so inside of
+//! a macro nothing is joined and no list is made of what it goes through.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, operators};

@@ -243,7 +243,7 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     assert_eq!(find(&set, "sdb").label, None);
     let (opened, probed) = desk.touched();
     assert!(!opened.contains("sdb") && !probed.contains("sdb"), "{opened}; {probed}");
-    // It is claimed while the content is remembered, and given back again.
+    // It is claimed while the content is remembered, and released again.
     discovery.claimed_bare(BTreeSet::new());
     assert_eq!(discovery.look(&desk.host(), read).unwrap().devices[1].verdict, Verdict::Ours);
     assert!(desk.touched().0.contains("sdb"), "what is on it counts again, so it is read");

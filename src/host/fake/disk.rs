@@ -49,7 +49,7 @@ pub struct Fault {
     pub what: &'static str,
     /// Fails where it touches this range.
     pub range: Extent,
-    /// How many times; `u32::MAX` is for good.
+    /// How many times; `u32::MAX` is always.
     pub times: u32,
 }
 
@@ -62,7 +62,7 @@ impl Platter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on whoever opens, probes, reads or writes it waits, until it is told to answer again.
+    /// From now on whoever opens, probes, reads or writes it waits, until a test lets it answer again.
     pub fn set_hangs(&self, is_hanging: bool) {
         self.set_hangs_at(is_hanging.then_some("all"));
     }

@@ -35,8 +35,8 @@ impl NodeOperator {
         );
     }
 
-    /// The DevicePool and the PoolVolumes are looked at when the health of something changed. Those whose status says it
-    /// already are not written.
+    /// The DevicePool and the PoolVolumes are looked at when the health of something changed. Those whose status says
+    /// it already are not written.
     async fn report_health(self) {
         let Some(mut changed) = self.health_changed.clone() else { return };
         while changed.changed().await.is_ok() {

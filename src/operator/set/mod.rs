@@ -1,7 +1,7 @@
 //! LocalVolumeSets and LocalVolumes: what they ask of a node, and what their statuses report.
 //!
-//! Takes in the objects and what the nodes offer for them; gives out rules (`node_config`), statuses and StorageClasses. Pure
-//! but for the watches of `config` and the writes of `publish`.
+//! Takes in the objects and what the nodes offer for them; gives out rules (`node_config`), statuses and
+//! StorageClasses. Pure but for the watches of `config` and the writes of `publish`.
 
 pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;

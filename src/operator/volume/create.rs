@@ -4,7 +4,7 @@
 //!  nothing ──Make──▶ Pending ──▶ Accepted ──▶ Ready ──▶ the answer
 //!     ▲                 ├──▶ Rejected, Failed
 //!     │                 │        │
-//!     └────Withdraw─────┴────────┘   then elsewhere, anew, or the answer
+//!     └────Withdraw─────┴────────┘   then elsewhere, again, or the answer
 //! ```
 //! Only an object that no agent accepted is withdrawn, and RESOURCE_EXHAUSTED is answered only after that.
 

@@ -16,7 +16,7 @@ use crate::operator::store::{ListCount, Store, StoreState};
 use crate::operator::watch::{StoreEvent, Watched, decoded, keep_telling};
 use crate::volume::VolumeId;
 
-/// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
+/// This node's PoolVolumes. An object whose name is no id is ignored: localpool did not make it.
 #[derive(Clone)]
 pub struct KnownVolumes(Store<PoolVolume>);
 

@@ -1,4 +1,5 @@
-//! What becomes of a bare device's volume. The journal says it; the device is proven unused, and blank before it is given out.
+//! What becomes of a bare device's volume. The journal says it; the device is proven unused, and blank before it is
+//! given out.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::pool::{
 };
 
 impl BareDevice {
-    /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
-    /// and the worker goes on where the caller does not wait.
+    /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how
+    /// far, and the worker goes on where the caller does not wait.
     pub fn create(&self, volume: &PlannedVolume, timeout: Duration) -> Result<(), BareError> {
         let mut budget = ZeroingBudget::begin();
         let _state = loop {

@@ -38,7 +38,8 @@ impl BareDevice {
         if let Some(found) = signature.or(contents.table) {
             return Ok(Some(found));
         }
-        // What somebody wrote most likely begins or ends there. Behind the claim's end the device may have gained anything.
+        // What somebody wrote most likely begins or ends there. Behind the claim's end the device may have gained
+        // anything.
         let end = claim.size.min(disk.geometry().size);
         let ends = [Extent { start: 0, end: end.min(HEAD) }, Extent { start: end.saturating_sub(HEAD), end }];
         let mut is_blank = samples_are_zero(disk, whole(disk.geometry().size))?;
@@ -61,8 +62,8 @@ impl BareDevice {
         Err(BareError::Away { disk: self.id.clone(), why })
     }
 
-    /// What somebody has put on a device since its volume was deleted, as far as that can be told from what the volume had
-    /// itself: it is not erased with it then.
+    /// What somebody has put on a device since its volume was deleted, as far as that can be told from what the volume
+    /// had itself: it is not erased with it then.
     pub(super) fn put_there(
         &self,
         raw: &RawDisk,
@@ -198,8 +199,8 @@ pub(super) fn too_small(claim: &BareClaim, size: u64) -> String {
     format!("{DISPUTED}: the device has {size} bytes, but was claimed with {}", claim.size)
 }
 
-/// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy of a
-/// disk has the same partitions.
+/// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy
+/// of a disk has the same partitions.
 pub(super) fn on_another_disk(claim: &BareClaim, whole: Option<&Hardware>) -> Option<String> {
     let was = claim.hardware.as_ref()?;
     let is = match whole {

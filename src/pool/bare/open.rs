@@ -1,4 +1,5 @@
-//! A bare device that is here: opened, and held against what the journal says of it. And the end of a dispute, as a person says.
+//! A bare device that is here: opened, and held against what the journal says of it. And the end of a dispute, as a
+//! person says.
 
 use std::sync::Arc;
 
@@ -57,7 +58,8 @@ impl BareDevice {
             return Err(NotReady::Disputed(why));
         }
         let disk = self.host.open(raw, Access::Own).map_err(|e| failed(&e))?;
-        // A tenant's, mapped while nobody held the device. One in use costs nobody his volume, and is nobody else's either.
+        // A tenant's, mapped while nobody held the device. One in use costs nobody his volume, and is nobody else's
+        // either.
         if let Err(error) = unmap_all(&*disk) {
             tracing::warn!(disk = %self.id, error = %chain(&error), "a partition on a bare device stays mapped");
         }
@@ -81,8 +83,8 @@ impl BareDevice {
         Ok(disk)
     }
 
-    /// A free device that has grown is given out whole, so that what it gained is dirty. A volume keeps its size, though
-    /// its tenant has all of the device: what he had is erased with it.
+    /// A free device that has grown is given out whole, so that what it gained is dirty. A volume keeps its size,
+    /// though its tenant has all of the device: what he had is erased with it.
     fn follow_growth(&self, claim: &BareClaim, size: u64) -> Result<(), BareError> {
         if size <= claim.size || claim.volume.is_some() {
             return Ok(());

@@ -18,8 +18,8 @@ impl BareDevice {
             let mut state = self.lock();
             // Under the lock: what is written down of it after this look finds no worker, and starts one.
             let claim = self.claim()?;
-            // What it would erase may be a volume that was made after the journal was written. Asked in this order: who tells
-            // writes down a contradiction first.
+            // What it would erase may be a volume that was made after the journal was written. Asked in this order: who
+            // tells writes down a contradiction first.
             let knows = self.journal.knows_volumes();
             let disk = self.disk(&state).ok().filter(|_| knows);
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
@@ -69,8 +69,8 @@ impl BareDevice {
         Ok(Progress::Worked)
     }
 
-    /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume may
-    /// be made on it at any time.
+    /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume
+    /// may be made on it at any time.
     pub(super) fn clean(&self, disk: &dyn Disk, claim: &BareClaim) -> Result<u64, BareError> {
         let done = zero_for_a_moment(disk, Extent { start: claim.cleaned.min(claim.size), end: claim.size })?;
         self.journal.change_bare(&self.id, |claim| {

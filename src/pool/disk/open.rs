@@ -1,4 +1,4 @@
-//! Opening a disk of ours: chooses the good copies, mends the others, and ends what was begun.
+//! Opening a disk of the pool: chooses the good copies, mends the others, and ends what was begun.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::pool::{
 };
 
 impl PoolDisk {
-    /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
+    /// Opens a disk with localpool's record: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
     /// Another disk than `id` is refused, and an earlier state of it than what was `seen`.
     pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, seen: &LastSeen) -> Result<Opened, ApplyError> {
@@ -43,9 +43,9 @@ impl PoolDisk {
         if let Some(earlier) = earlier(&own, seen) {
             return Err(ApplyError::Earlier { disk: disk.path().display().to_string(), earlier });
         }
-        // Before the first write: what another agent works on is not mended under its hands.
+        // Before the first write: what another agent changes is not mended under its hands.
         prove_unheld(&*disk)?;
-        // A process that was killed may have written it, and not synced it: from here on callers are told that it is there.
+        // A process that was killed may have written it, and not synced it: from here on callers hear that it is there.
         disk.sync().map_err(|e| ApplyError::step(&disk.path(), "sync what is found", e.into()))?;
         mend_tables(&*disk, &own.choice)?;
         Self::take_up(disk, *own).map(Opened::Ours)
@@ -134,8 +134,8 @@ fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
     mended.map_err(|e| ApplyError::step(&disk.path(), "repair the partition table", e.into()))
 }
 
-/// Whoever works on a disk of ours holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped is held by
-/// nobody.
+/// Whoever changes a disk of the pool holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped
+/// is held by nobody.
 fn prove_unheld(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.hold(LABEL_NUMBER) {
         Err(source @ HostError::Busy { .. }) => Err(held(disk, source)),

@@ -51,8 +51,9 @@ impl PoolDisk {
         Ok(())
     }
 
-    /// The disk is as it is held here. Nothing keeps tools from writing over a table or all of a disk that is in use, nor
-    /// another node that sees the disk from adopting it: asked before anything is written by what table and label said.
+    /// The disk is as it is held here. Nothing keeps tools from writing over a table or all of a disk that is in use,
+    /// nor another node that sees the disk from adopting it: asked before anything is written by what table and label
+    /// said.
     pub fn prove_unchanged(&mut self) -> Result<(), ApplyError> {
         if let Some(found) = &self.lost {
             return Err(ApplyError::not_ours(&self.disk.path(), found));
@@ -121,7 +122,7 @@ impl PoolDisk {
     }
 
     /// After a failed write nobody knows what is there: the disk says. It is not worked on before it was opened
-    /// again, which mends what is torn: no disk of ours runs on one copy of its table.
+    /// again, which mends what is torn: no disk of the pool runs on one copy of its table.
     fn look_again(&mut self, why: String) {
         self.lost = Some(why);
         match record::read_record(&*self.disk) {

@@ -1,4 +1,5 @@
-//! What the journal knows of the disks with our label, here or away: how they were last, and which volumes may be on them.
+//! What the journal knows of the disks with our label, here or away: how they were last, and which volumes may be on
+//! them.
 //!
 //! A volume is listed before its disk has it, and goes from the list when a look that began later does not find it.
 
@@ -60,14 +61,15 @@ impl JournalStore {
         self.know_in(&self.turn(), id, disk, before)
     }
 
-    /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
-    /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
+    /// A disk that is known has been changed, and its label has that number since: before anybody hears of the change,
+    /// it is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is
+    /// written.
     pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
         if self.seen(id).written >= number {
             return Ok(());
         }
         let turn = self.turn();
-        // Whoever had the turn before may have seen this change. A disk that was given back meanwhile is not missed.
+        // Whoever had the turn before may have seen this change. A disk that was released meanwhile is not missed.
         if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
             return Ok(());
         }
@@ -149,8 +151,8 @@ impl JournalStore {
         self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
     }
 
-    /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process also where
-    /// the document cannot be used.
+    /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process
+    /// also where the document cannot be used.
     pub fn take_as_it_is(&self, id: &DiskId, number: u64) -> Result<(), StoreError> {
         let take = |journal: &mut Journal| {
             if let Some(known) = journal.disks.get_mut(id) {
@@ -198,7 +200,7 @@ impl Begun<'_> {
         self.store.change(|journal| {
             let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
             known.strike(self.volume);
-            // A disk that was given back meanwhile is not missed.
+            // A disk that was released meanwhile is not missed.
             if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
                 journal.disks.remove(&self.disk);
             }

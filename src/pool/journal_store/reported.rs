@@ -1,8 +1,9 @@
 //! What the PoolVolumes say of this node's disks, held against the journal.
 //!
-//! Takes in what they say, in words of the pool, which does not know the API. What the journal has no claim for goes into its
-//! `lost`: the claim was in a journal that was lost. An entry there for a device that has a claim is a *contradiction*: the
-//! journal is older than the volume, or the objects are older than the journal, and a person says which.
+//! Takes in what they say, in words of the pool, which does not know the API. What the journal has no claim for goes
+//! into its `lost`: the claim was in a journal that was lost. An entry there for a device that has a claim is a
+//! *contradiction*: the journal is older than the volume, or the objects are older than the journal, and a person says
+//! which.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ use crate::pool::{
 pub struct ReportedVolume {
     /// Labelled or bare.
     pub disk: DiskId,
-    /// `None`: the object is not called as one of ours is.
+    /// `None`: localpool did not make the object: its name is no id.
     pub id: Option<VolumeId>,
     /// `None`: this version cannot read what it is.
     pub volume: Option<LostVolume>,
@@ -40,8 +41,8 @@ enum Claims {
 }
 
 impl JournalStore {
-    /// The PoolVolumes were heard once since the process began, or there is nobody to ask. Until then a device that is free by
-    /// the journal may have a volume: one that was made after the journal was written.
+    /// The PoolVolumes were heard once since the process began, or there is nobody to ask. Until then a device that is
+    /// free by the journal may have a volume: one that was made after the journal was written.
     pub fn knows_volumes(&self) -> bool {
         self.knows_volumes.load(Ordering::SeqCst)
     }
@@ -52,14 +53,14 @@ impl JournalStore {
         journal.lost.get(disk).filter(|_| journal.raw.contains_key(disk)).cloned()
     }
 
-    /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a contradiction
-    /// is written down first.
+    /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a
+    /// contradiction is written down first.
     pub fn is_undisputed(&self, disk: &DiskId) -> bool {
         self.knows_volumes() && self.contradiction(disk).is_none()
     }
 
-    /// Volumes are on these devices. Those without a claim had one that was lost, unless a person has given up what was there.
-    /// True: there is one more.
+    /// Volumes are on these devices. Those without a claim had one that was lost, unless a person has given up what was
+    /// there. True: there is one more.
     pub fn learn(&self, told: Vec<ReportedVolume>) -> Result<bool, StoreError> {
         let claims = if self.knows_volumes() { Claims::KnowBetter } else { Claims::Compare };
         let hold = |journal: &mut Journal| hold_against(journal, &told, claims);
@@ -94,8 +95,8 @@ impl ReportedVolume {
     }
 }
 
-/// A contradiction of an earlier start stays, though its object be gone: a person may have deleted it by hand, which erases
-/// nothing, and what the journal says would erase it.
+/// A contradiction of an earlier start stays, though its object be gone: a person may have deleted it by hand, which
+/// erases nothing, and what the journal says would erase it.
 fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) -> bool {
     let before = journal.lost.clone();
     // What was only to be made counts where nothing else was.
@@ -130,8 +131,8 @@ fn note(lost: &mut LostClaim, told: &ReportedVolume) {
     }
 }
 
-/// It is known that the volume is not there, though its object still names the device. A device that was given back or given up
-/// may have another one since, of which an older journal knows nothing.
+/// It is known that the volume is not there, though its object still names the device. A device that was released or
+/// given up may have another one since, of which an older journal knows nothing.
 fn is_gone(journal: &Journal, told: &ReportedVolume) -> bool {
     let former = journal.former.get(&told.disk);
     let is_former = former.zip(told.id).is_some_and(|(former, id)| former.contains(&id));

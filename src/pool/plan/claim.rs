@@ -2,7 +2,7 @@
 //! is mapped, so that the disk has one before it has volumes.
 //!
 //! Stopped before the backup is whole, the disk is still blank to everybody (the label alone means
-//! nothing) and is claimed anew. Stopped later, the backup with our label is our own unfinished claim.
+//! nothing) and is claimed again. Stopped later, the backup with our label is our own unfinished claim.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

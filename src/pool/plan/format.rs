@@ -66,8 +66,8 @@ pub fn disown_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError>
     Ok(relabel(label))
 }
 
-/// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its partition
-/// is mapped anew, so that its links have the new id; in use: nothing has changed.
+/// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its
+/// partition is mapped again, so that its links have the new id; in use: nothing has changed.
 pub fn give_other_id(content: &Content, id: VolumeId, fresh: VolumeId, name: &str) -> Result<Plan, PlanError> {
     let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
@@ -86,7 +86,7 @@ pub fn give_other_id(content: &Content, id: VolumeId, fresh: VolumeId, name: &st
     ]))
 }
 
-/// Another description of the same disk: an adopted disk's new owner, a set made anew.
+/// Another description of the same disk: an adopted disk's new owner, a set that was made again.
 pub fn relabel(label: impl Into<Arc<Label>>) -> Plan {
     Plan(vec![Step::Label(label.into())])
 }

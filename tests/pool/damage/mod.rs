@@ -1,4 +1,5 @@
-//! Disks of the pool with damage: sectors that cannot be read, partitions that others use, and what other programs wrote.
+//! Disks of the pool with damage: sectors that cannot be read, partitions that others use, and what other programs
+//! wrote.
 
 mod in_use;
 mod sectors;

@@ -1,4 +1,5 @@
-//! Journal and object of a volume say different things: a person says which is right, and only a real difference counts.
+//! Journal and object of a volume say different things: a person says which is right, and only a real difference
+//! counts.
 
 use std::time::Duration;
 
