@@ -7,8 +7,9 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::http::Refresh;
 use super::set_metrics::SetMetrics;
+use crate::health::Board;
 use crate::operator::node::Writes;
-use crate::pool::{Pool, Standing};
+use crate::pool::{DiskView, Pool, Standing};
 
 /// The gauges, and where their values come from.
 #[derive(Clone)]
@@ -17,10 +18,12 @@ pub struct NodeMetrics {
     bytes: IntGaugeVec,
     volumes: IntGauge,
     failing: IntGauge,
+    unhealthy: IntGaugeVec,
     is_journal_damaged: IntGauge,
     api_writes: IntCounterVec,
     pub sets: SetMetrics,
     pool: Arc<OnceLock<Arc<Pool>>>,
+    health: Board,
     writes: Arc<Writes>,
 }
 
@@ -48,10 +51,16 @@ impl NodeMetrics {
                 "localpool_pool_failing_disks",
                 "Disks of this node's pool on which background work fails.",
             )?,
+            unhealthy: gauges(
+                "localpool_pool_unhealthy_disks",
+                "Disks of this node's pool, by what is wrong with them: a disk counts for each of its reasons.",
+                "reason",
+            )?,
             is_journal_damaged: gauge("localpool_pool_journal_damaged", "1 if the node's journal cannot be used.")?,
             api_writes,
             sets: SetMetrics::new(&registry)?,
             pool: Arc::default(),
+            health: Board::default(),
             writes: Arc::default(),
         };
         Ok((metrics, registry))
@@ -60,6 +69,11 @@ impl NodeMetrics {
     /// Reads this pool from now on.
     pub fn watch(&self, pool: &Arc<Pool>) {
         let _ = self.pool.set(Arc::clone(pool));
+    }
+
+    /// The board that the health of the pool is written on.
+    pub fn health(&self) -> Board {
+        self.health.clone()
     }
 
     pub fn writes(&self) -> Arc<Writes> {
@@ -84,22 +98,40 @@ impl NodeMetrics {
         self.disks.with_label_values(&["ready"]).set(in_state(|s| *s == Standing::Ready));
         self.disks.with_label_values(&["missing"]).set(in_state(|s| *s == Standing::Missing));
         self.disks.with_label_values(&["not_ready"]).set(in_state(|s| matches!(s, Standing::NotReady(_))));
-        let sum = |of: fn(&crate::pool::DiskView) -> u64| {
-            i64::try_from(disks.iter().map(of).sum::<u64>()).unwrap_or(i64::MAX)
-        };
+        let sum = |of: fn(&DiskView) -> u64| i64::try_from(disks.iter().map(of).sum::<u64>()).unwrap_or(i64::MAX);
         self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.sets.read(&disks);
+        self.read_health(&disks);
         self.failing.set(i64::try_from(disks.iter().filter(|disk| disk.failing.is_some()).count()).unwrap_or(i64::MAX));
         self.is_journal_damaged.set(i64::from(pool.journal().sound().is_err()));
         self.volumes.set(i64::try_from(disks.iter().map(|disk| disk.volumes).sum::<usize>()).unwrap_or(i64::MAX));
+    }
+
+    fn read_health(&self, disks: &[DiskView]) {
+        self.unhealthy.reset();
+        for disk in disks {
+            for finding in self.health.of_disk(disk).findings() {
+                self.unhealthy.with_label_values(&[finding.reason.word()]).inc();
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::agent::Reconciler;
+    use crate::claim::sample;
+    use crate::device::Owner;
+    use crate::health::{Finding, HealthReason, Look};
+    use crate::host::{Geometry, fake::FakeHost};
+    use crate::pool::Workers;
 
     #[test]
     fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
@@ -113,5 +145,36 @@ mod tests {
             let of_volumes = family.get_metric().iter().find(|one| one.get_label()[0].value() == "poolvolume");
             assert_eq!(of_volumes.expect("counted").get_counter().get_value(), 3.0);
         }
+    }
+
+    #[test]
+    fn a_disk_counts_for_each_of_its_reasons_and_no_longer_when_they_are_gone() {
+        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "S", Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true });
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Reconciler::new(host, Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
+        while pool.usable_disks().is_empty() {
+            agent.pass().expect("a look");
+        }
+        metrics.watch(&pool);
+        let unhealthy = |reasons: &[HealthReason]| {
+            let findings = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
+            let look = Look { disks: [(pool.usable_disks().remove(0).0, findings)].into(), ..Look::default() };
+            metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
+            metrics.read();
+            let found = registry.gather();
+            let family = found.iter().find(|family| family.name() == "localpool_pool_unhealthy_disks");
+            let counted = family
+                .into_iter()
+                .flat_map(|family| family.get_metric())
+                .map(|one| (one.get_label()[0].value().to_owned(), one.get_gauge().get_value()));
+            counted.collect::<Vec<_>>()
+        };
+        let (failing, worn) = (HealthReason::DiskFailing, HealthReason::DiskWornOut);
+        let both = [("DiskFailing".to_owned(), 1.0), ("DiskWornOut".to_owned(), 1.0)];
+        assert_eq!(unhealthy(&[failing, worn]), both);
+        assert_eq!(unhealthy(&[]), []);
     }
 }

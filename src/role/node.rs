@@ -25,7 +25,7 @@ use crate::csi::{
     registration, server,
 };
 use crate::device::{NodeName, Owner};
-use crate::health::Board;
+
 use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
@@ -87,7 +87,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (look, looked) = watch::channel(0);
     let ready = readiness.clone();
     let agent = role.agent(settings.min_age);
-    let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
+    let (board, (tell, health_changed)) = (metrics.health(), watch::channel(0_u64));
     let checkup = Checkup::new(Arc::clone(&role.host), Arc::clone(&role.pool), board.clone(), agent.reports());
     let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
     let (checkups, checkup_thread) =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use localpool::health::{REASONS, Severity};
+use localpool::health::{REASONS, Severity, Source, Subject};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -76,19 +76,22 @@ fn asked(expression: &str) -> Asked {
     Asked { metrics, picked, grouped, is_aggregate }
 }
 
-/// Each reason of the table has exactly one alert on the volumes that have it, and the alert's words fit its severity.
+/// The alerts that pick this reason of a metric, by name.
+fn alerts_of(alerts: &Value, metric: &str, reason: &str) -> Vec<String> {
+    let picks = |rule: &&Value| -> bool {
+        let Asked { metrics, picked, .. } = asked(rule["expr"].as_str().unwrap());
+        let is_picked = |(label, value): &(String, String)| label == "reason" && value == reason;
+        metrics.iter().any(|asked| asked == metric) && picked.iter().any(is_picked)
+    };
+    rules(alerts).into_iter().filter(picks).map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Each reason of the table has exactly one alert on the volumes that have it, which fits its severity. One that a look
+/// at a disk finds has an alert on the disks as well: there may be no volume on it.
 #[test]
 fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
     let alerts = alerts();
     for row in REASONS.iter().filter(|row| row.word != "BackgroundWorkFails") {
-        let picks = |rule: &&Value| -> bool {
-            let Asked { metrics, picked, .. } = asked(rule["expr"].as_str().unwrap());
-            let is_picked = |(label, value): &(String, String)| label == "reason" && value == row.word;
-            metrics.iter().any(|metric| metric == "localpool_controller_abnormal_volumes")
-                && picked.iter().any(is_picked)
-        };
-        let named: Vec<&str> =
-            rules(&alerts).into_iter().filter(picks).map(|rule| rule["alert"].as_str().unwrap()).collect();
         let wanted = match (row.word, row.severity) {
             ("Conflict", _) => "LocalpoolVolumeInConflict",
             ("NodeGone", _) => "LocalpoolVolumeWithoutNode",
@@ -96,7 +99,11 @@ fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
             (_, Severity::Degraded) => "LocalpoolVolumeDegraded",
             (_, Severity::Inaccessible | Severity::DataLoss) => "LocalpoolVolumeUnusable",
         };
-        assert_eq!(named, [wanted], "{}", row.word);
+        assert_eq!(alerts_of(&alerts, "localpool_controller_abnormal_volumes", row.word), [wanted], "{}", row.word);
+        let of_disks = alerts_of(&alerts, "localpool_pool_unhealthy_disks", row.word);
+        let is_of_disk = row.subject == Subject::Disk && row.source == Source::Look;
+        let wanted: &[&str] = if is_of_disk { &["LocalpoolDiskUnhealthy"] } else { &[] };
+        assert_eq!(of_disks, wanted, "{}", row.word);
     }
 }
 
