@@ -32,16 +32,17 @@ fn has_filesystem(view: &VolumeView) -> bool {
     view.record.as_ref().is_some_and(|record| matches!(record.usage, VolumeUsage::Mount(_)))
 }
 
+pub fn targets(mounts: &[Mount]) -> BTreeSet<PathBuf> {
+    mounts.iter().map(|mount| mount.target.clone()).collect()
+}
+
 /// Looks at the filesystems of one disk. It may block for as long as the disk does.
 pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(VolumeId, Vec<Mount>)>) -> Vec<(VolumeId, VolumeObservation)> {
     volumes.into_iter().map(|(id, mounts)| (id, of_volume(host, &mounts))).collect()
 }
 
 fn of_volume(host: &Arc<dyn Host>, mounts: &[Mount]) -> VolumeObservation {
-    let mut seen = VolumeObservation {
-        targets: mounts.iter().map(|mount| mount.target.clone()).collect::<BTreeSet<PathBuf>>(),
-        ..VolumeObservation::default()
-    };
+    let mut seen = VolumeObservation { targets: targets(mounts), ..VolumeObservation::default() };
     for mount in mounts {
         match host.mounts().filesystem_state(mount) {
             // All mounts of a volume are of one filesystem.
