@@ -67,6 +67,10 @@ impl Checkup {
 
     /// Looks at everything once; Gives whether anything changed that people see.
     pub fn look(&mut self, answered: &Answered) -> bool {
+        if !self.pool.is_looked_at() {
+            // Which disks are here is not known: the first pass makes a checkup due.
+            return false;
+        }
         let here: BTreeMap<DiskId, RawDisk> = self.pool.usable_disks().into_iter().collect();
         let incarnations: Vec<Incarnation> = here.values().map(RawDisk::incarnation).collect();
         self.reporting.forget(|whom| incarnations.contains(whom));
