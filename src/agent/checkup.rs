@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::asking::{Answer, Asking};
+use self::mounted::Expected;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
@@ -137,7 +138,7 @@ impl Checkup {
     /// published meanwhile is not missed.
     fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<VolumeId, (VolumeObservation, BTreeSet<PathBuf>)> {
         let views = self.pool.volumes();
-        let mut expected: BTreeMap<_, _> = views.iter().map(|view| (view.id, self.board.targets(view.id))).collect();
+        let mut expected: Expected = views.iter().map(|view| (view.id, self.board.targets(view.id))).collect();
         let table = match self.host.mounts().table() {
             Ok(table) => table,
             Err(error) => {
@@ -147,7 +148,7 @@ impl Checkup {
         };
         let now = self.host.monotonic();
         let mut observed = BTreeMap::new();
-        for (disk, volumes) in mounted::by_disk(&views, &table) {
+        for (disk, volumes) in mounted::by_disk(self.host.as_ref(), &views, &table, &expected) {
             let mounts = volumes.clone();
             let (host, answered) = (Arc::clone(&self.host), Arc::clone(answered));
             let question = move || mounted::observe(&host, volumes);

@@ -266,3 +266,15 @@ fn a_disk_that_was_plugged_in_again_has_counted_nothing_under_our_eyes() {
     node.look();
     assert_eq!(node.reasons("fake0"), [] as [String; 0]);
 }
+
+#[test]
+fn a_mount_whose_source_has_another_name_is_looked_at_where_the_volume_is_expected() {
+    let mut node = node();
+    let view = mounted(&node);
+    node.host.mounts.set_source("/target".as_ref(), "/dev/mapper/other");
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+    node.host.set_filesystem_state("/target".as_ref(), FilesystemState { is_read_only: true, ..Default::default() });
+    assert!(node.look());
+    assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly"]);
+}
