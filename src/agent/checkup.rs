@@ -7,13 +7,15 @@
 mod asking;
 mod mounted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::asking::Asking;
+use self::asking::{Answer, Asking};
+use self::mounted::Expected;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
@@ -26,15 +28,25 @@ pub(super) const EVERY: Duration = Duration::from_secs(60);
 /// Called, on another thread, when something answers that was asked by an earlier checkup.
 pub type Answered = Arc<dyn Fn() + Send + Sync>;
 
+/// What is remembered of a disk, as long as it is the same device: another one counts from its own beginning.
+struct DiskMemory {
+    of: Incarnation,
+    counters: DiskCounters,
+    /// What it reported last; it counts until the disk answers again.
+    report: Option<DiskReport>,
+}
+
 /// Looks at the health of the disks and volumes of a pool.
 pub struct Checkup {
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     board: Board,
     reports: Reports,
-    reporting: Asking<Incarnation>,
-    filesystems: Asking<DiskId>,
-    counters: BTreeMap<DiskId, DiskCounters>,
+    reporting: Asking<Incarnation, DiskReport>,
+    filesystems: Asking<DiskId, Vec<(VolumeId, VolumeObservation)>>,
+    disks: BTreeMap<DiskId, DiskMemory>,
+    /// What was seen last; it counts until the disk answers again.
+    volumes: BTreeMap<VolumeId, VolumeObservation>,
     wall: fn() -> Timestamp,
 }
 
@@ -48,13 +60,18 @@ impl Checkup {
             reports,
             reporting: Asking::new(),
             filesystems: Asking::new(),
-            counters: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            volumes: BTreeMap::new(),
             wall: Timestamp::now,
         }
     }
 
     /// Looks at everything once; Gives whether anything changed that people see.
     pub fn look(&mut self, answered: &Answered) -> bool {
+        if !self.pool.is_looked_at() {
+            // Which disks are here is not known: the first pass makes a checkup due.
+            return false;
+        }
         let here: BTreeMap<DiskId, RawDisk> = self.pool.usable_disks().into_iter().collect();
         let incarnations: Vec<Incarnation> = here.values().map(RawDisk::incarnation).collect();
         self.reporting.forget(|whom| incarnations.contains(whom));
@@ -64,23 +81,24 @@ impl Checkup {
         for view in self.pool.disk_views() {
             let mut findings = Finding::of_disk(&view);
             if let Some(raw) = here.get(&view.id) {
-                let seen = self.observe(&view.id, raw, answered);
-                findings.extend(self.counters.entry(view.id.clone()).or_default().findings(&seen));
+                findings.extend(self.of_disk(&view.id, raw, answered));
             }
             look.disks.insert(view.id, findings);
         }
         for view in self.pool.volumes() {
             let findings = look.volumes.entry(view.id).or_default();
             findings.extend(Finding::of_volume(&view));
-            if let Some(seen) = observed.get(&view.id) {
-                findings.extend(seen.findings(&self.board.targets(view.id)));
+            if let Some((seen, expected)) = observed.get(&view.id) {
+                // Unmounted on purpose since.
+                let still = self.board.targets(view.id);
+                findings.extend(seen.findings(&expected.intersection(&still).cloned().collect()));
             }
         }
-        self.counters.retain(|id, _| look.disks.contains_key(id));
+        self.disks.retain(|id, _| look.disks.contains_key(id));
         self.board.look(look, (self.wall)(), self.host.monotonic())
     }
 
-    fn observe(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> DiskObservation {
+    fn of_disk(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> Vec<Finding> {
         let report = self.report(raw, answered);
         let now = self.host.monotonic();
         let seconds = timeout::DEVICE_TIMEOUT.as_secs();
@@ -92,7 +110,15 @@ impl Checkup {
         let silent = asked.map(|what| {
             format!("{} was asked {what}, and has not answered for more than {seconds} s", raw.path.display())
         });
-        DiskObservation { report, io: self.host.io_errors(raw), silent }
+        let of = raw.incarnation();
+        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None };
+        let memory = self.disks.entry(id.clone()).or_insert_with(new);
+        if memory.of != of {
+            *memory = new();
+        }
+        memory.report = report.or(memory.report.take());
+        let seen = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
+        memory.counters.findings(&seen)
     }
 
     /// `None`: it has not answered yet.
@@ -102,13 +128,17 @@ impl Checkup {
             return Some(report);
         }
         let (host, asked, answered) = (Arc::clone(&self.host), raw.clone(), Arc::clone(answered));
-        let report = self.reporting.ask(&raw.incarnation(), now, move || host.report(&asked), move || answered())?;
-        self.reports.keep(raw, now, report.clone());
-        Some(report)
+        let question = move || host.report(&asked);
+        let Answer { what, asked } = self.reporting.ask(&raw.incarnation(), now, question, move || answered())?;
+        self.reports.keep(raw, asked, what.clone());
+        Some(what)
     }
 
-    /// The mounts and filesystems of all volumes whose disk answers.
-    fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<VolumeId, VolumeObservation> {
+    /// The mounts and filesystems of all volumes, and where each was expected before its mounts were read: what is
+    /// published meanwhile is not missed.
+    fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<VolumeId, (VolumeObservation, BTreeSet<PathBuf>)> {
+        let views = self.pool.volumes();
+        let mut expected: Expected = views.iter().map(|view| (view.id, self.board.targets(view.id))).collect();
         let table = match self.host.mounts().table() {
             Ok(table) => table,
             Err(error) => {
@@ -118,11 +148,19 @@ impl Checkup {
         };
         let now = self.host.monotonic();
         let mut observed = BTreeMap::new();
-        for (disk, volumes) in mounted::by_disk(&self.pool.volumes(), &table) {
+        for (disk, volumes) in mounted::by_disk(self.host.as_ref(), &views, &table, &expected) {
+            let mounts = volumes.clone();
             let (host, answered) = (Arc::clone(&self.host), Arc::clone(answered));
             let question = move || mounted::observe(&host, volumes);
-            observed.extend(self.filesystems.ask(&disk, now, question, move || answered()).into_iter().flatten());
+            if let Some(answer) = self.filesystems.ask(&disk, now, question, move || answered()) {
+                self.volumes.extend(answer.what);
+            }
+            for (id, mounts) in mounts {
+                let last = self.volumes.remove(&id).unwrap_or_default();
+                observed.insert(id, (last.now_at(mounted::targets(&mounts)), expected.remove(&id).unwrap_or_default()));
+            }
         }
+        self.volumes = observed.iter().map(|(id, (seen, _))| (*id, seen.clone())).collect();
         observed
     }
 }

@@ -25,6 +25,7 @@ struct Histories {
     /// Where each volume is mounted for kubelet, until kubelet has it unmounted.
     mounted: BTreeMap<VolumeId, BTreeSet<PathBuf>>,
     unmounts: u64,
+    looked: bool,
 }
 
 /// Everything that one look found, by disk and by volume. What is not named has no entry any more.
@@ -36,11 +37,14 @@ pub struct Look {
 
 impl Board {
     /// Takes in a look, the wall clock and the monotonic clock; gives whether anything changed that people see.
+    /// The first look always does: until then what an earlier process has found is shown.
     pub fn look(&self, look: Look, wall: Timestamp, now: Duration) -> bool {
         let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
         histories.mounted.retain(|volume, _| look.volumes.contains_key(volume));
         let disks = take_in(&mut histories.disks, look.disks, wall, now);
-        take_in(&mut histories.volumes, look.volumes, wall, now) || disks
+        let volumes = take_in(&mut histories.volumes, look.volumes, wall, now);
+        let first = !std::mem::replace(&mut histories.looked, true);
+        disks || volumes || first
     }
 
     /// How many targets were unmounted on purpose: read before the mount table is, and given to [`Board::mounted`].
@@ -75,7 +79,8 @@ impl Board {
     /// What is wrong with a disk: what the pool knows this very moment, and what the last look observed.
     pub fn of_disk(&self, view: &DiskView) -> Condition {
         let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Condition::of(joined(Finding::of_disk(view), histories.disks.get(&view.id), &[]))
+        let all = joined(Finding::of_disk(view), histories.disks.get(&view.id), &[]);
+        Condition::of(all).awaiting_look(!histories.looked)
     }
 
     /// What is wrong with a volume, which includes what is wrong with its disk.
@@ -86,7 +91,8 @@ impl Board {
         let named =
             |finding: Finding| Finding { message: format!("disk {}: {}", view.disk, finding.message), ..finding };
         let disk: Vec<Finding> = disk.map(named).collect();
-        Condition::of(joined(Finding::of_volume(view), histories.volumes.get(&view.id), &disk))
+        let all = joined(Finding::of_volume(view), histories.volumes.get(&view.id), &disk);
+        Condition::of(all).awaiting_look(!histories.looked)
     }
 }
 

@@ -3,34 +3,50 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use super::reason::{HealthReason, Severity};
+use super::reason::{HealthReason, Severity, Source};
 
 /// The word for a disk or a volume with which nothing is wrong.
 pub const HEALTHY: &str = "Healthy";
 
 /// What is wrong with one disk or volume. Empty: it is healthy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Condition(Vec<Finding>);
+pub struct Condition {
+    findings: Vec<Finding>,
+    /// No look has been taken yet: what only a look finds is not known.
+    awaits_look: bool,
+}
 
 impl Condition {
     /// The worst comes first, and of equally bad ones the one that the table of reasons has first.
     pub fn of(mut findings: Vec<Finding>) -> Self {
         findings.sort_by(|a, b| b.reason.severity().cmp(&a.reason.severity()).then_with(|| a.reason.cmp(&b.reason)));
-        Self(findings)
+        Self { findings, awaits_look: false }
+    }
+
+    pub(super) fn awaiting_look(self, awaits_look: bool) -> Self {
+        Self { awaits_look, ..self }
+    }
+
+    /// The same, and before the first look of this process what the process before it has found. Without that, each
+    /// restart would say that all is well, and a moment later that it is not.
+    pub fn after(&self, earlier: &Self) -> Self {
+        let found = |finding: &&Finding| finding.reason.row().is_some_and(|row| row.source == Source::Look);
+        let earlier = earlier.findings.iter().filter(|_| self.awaits_look).filter(found);
+        Self::of(self.findings.iter().chain(earlier).cloned().collect())
     }
 
     /// The same, and the volume is not mounted where it should be: seen before a look at all mounts sees it.
     pub fn and_unmounted(mut self, target: &Path) -> Self {
-        if !self.0.iter().any(|finding| finding.reason == HealthReason::NotMountPoint) {
+        if !self.findings.iter().any(|finding| finding.reason == HealthReason::NotMountPoint) {
             let words =
                 format!("the volume is not mounted any more at {}", target.display().to_string().escape_debug());
-            self.0.push(Finding::new(HealthReason::NotMountPoint, words));
+            self.findings.push(Finding::new(HealthReason::NotMountPoint, words));
         }
-        Self::of(self.0)
+        Self::of(self.findings)
     }
 
     pub fn is_healthy(&self) -> bool {
-        self.0.is_empty()
+        self.findings.is_empty()
     }
 
     /// Whether it can be used at all.
@@ -40,28 +56,28 @@ impl Condition {
 
     /// How bad the worst of it is; `None`: it is healthy.
     pub fn severity(&self) -> Option<Severity> {
-        self.0.first().map(|finding| finding.reason.severity())
+        self.findings.first().map(|finding| finding.reason.severity())
     }
 
     /// The worst reason in one word, or `Healthy`.
     pub fn word(&self) -> &str {
-        self.0.first().map_or(HEALTHY, |finding| finding.reason.word())
+        self.findings.first().map_or(HEALTHY, |finding| finding.reason.word())
     }
 
     pub fn findings(&self) -> &[Finding] {
-        &self.0
+        &self.findings
     }
 
     /// All of it as one text; empty if it is healthy.
     pub fn message(&self) -> String {
-        let messages: Vec<&str> = self.0.iter().map(|finding| finding.message.as_str()).collect();
+        let messages: Vec<&str> = self.findings.iter().map(|finding| finding.message.as_str()).collect();
         messages.join("; ")
     }
 }
 
 impl From<Finding> for Condition {
     fn from(finding: Finding) -> Self {
-        Self(vec![finding])
+        Self::of(vec![finding])
     }
 }
 

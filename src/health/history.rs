@@ -1,7 +1,8 @@
 //! What is wrong with one disk or volume, from one look to the next: since when, and for how long after its cause went.
 //!
 //! A reason appears with the first look that finds it. It goes with the first look that does not, unless its row in the
-//! table holds it: what comes and goes, such as a temperature, would otherwise be written each time.
+//! table holds it: what comes and goes, such as a temperature, would otherwise be written each time. For as long its
+//! message stays the same: the numbers of a counter that rises are others at each look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct History(BTreeMap<HealthReason, HistoryEntry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HistoryEntry {
     message: String,
+    /// Monotonic time of the message.
+    said: Duration,
     since: Timestamp,
     /// Monotonic time of the last look that found it.
     found: Duration,
@@ -30,9 +33,13 @@ impl History {
         let before: Vec<Finding> = self.findings().collect();
         let found: BTreeSet<HealthReason> = findings.iter().map(|finding| finding.reason.clone()).collect();
         for Finding { reason, message, .. } in findings {
-            let entry =
-                self.0.entry(reason).or_insert(HistoryEntry { message: String::new(), since: wall, found: now });
-            (entry.message, entry.found) = (message, now);
+            let hold = reason.hold();
+            let new = || HistoryEntry { message: message.clone(), said: now, since: wall, found: now };
+            let entry = self.0.entry(reason).or_insert_with(new);
+            entry.found = now;
+            if now.saturating_sub(entry.said) >= hold {
+                (entry.message, entry.said) = (message, now);
+            }
         }
         let is_held = |reason: &HealthReason, entry: &HistoryEntry| now.saturating_sub(entry.found) < reason.hold();
         self.0.retain(|reason, entry| found.contains(reason) || is_held(reason, entry));
@@ -112,5 +119,17 @@ mod tests {
         assert!(history.look(vec![Finding::new(HealthReason::DiskNotReady, "a")], at(1), secs(1)));
         assert!(history.look(vec![Finding::new(HealthReason::DiskNotReady, "b")], at(2), secs(2)));
         assert_eq!(history.since(&HealthReason::DiskNotReady), Some(at(1)));
+    }
+
+    #[test]
+    fn a_counter_that_rises_at_each_look_is_no_change_each_time() {
+        let mut history = History::default();
+        let mut look = |second| {
+            let rise = Finding::new(HealthReason::DiskIoErrors, format!("{second} in all"));
+            history.look(vec![rise], at(0), secs(second))
+        };
+        assert!(look(0));
+        assert_eq!((1..600).filter(|second| look(*second)).count(), 0);
+        assert!(look(600), "and yet the numbers are not old");
     }
 }

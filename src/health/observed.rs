@@ -71,6 +71,15 @@ pub struct VolumeObservation {
 }
 
 impl VolumeObservation {
+    /// The same, but for the mounts, which are known without the disk.
+    pub fn now_at(self, targets: BTreeSet<PathBuf>) -> Self {
+        if targets.is_empty() {
+            return Self::default();
+        }
+        let hidden = self.hidden.intersection(&targets).cloned().collect();
+        Self { targets, hidden, ..self }
+    }
+
     /// What is wrong. `expected` are the targets where it was mounted for kubelet, and not unmounted for it.
     pub fn findings(&self, expected: &BTreeSet<PathBuf>) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -91,7 +100,12 @@ impl VolumeObservation {
             find(HealthReason::FilesystemReadOnly, "the filesystem is read-only".to_owned());
         }
         if let Some(errors) = state.errors.filter(|errors| *errors > 0) {
-            find(HealthReason::FilesystemErrors, format!("the filesystem has counted {errors} errors"));
+            // The count may rise all the time, and each change would be a write.
+            let words = match 10_u64.pow(errors.ilog10()) {
+                1 => "the filesystem has counted errors".to_owned(),
+                many => format!("the filesystem has counted {many} errors or more"),
+            };
+            find(HealthReason::FilesystemErrors, words);
         }
         // A filesystem that makes inodes as it needs them reports none in all.
         if self.usage.as_ref().is_some_and(|usage| usage.inodes > 0 && usage.inodes_free == 0) {
@@ -256,6 +270,8 @@ mod tests {
             words_in(FilesystemState { is_read_only: true, errors: Some(2), ..state }),
             "FilesystemReadOnly FilesystemErrors"
         );
+        let said = |errors| in_state(FilesystemState { errors: Some(errors), ..state }).remove(0).message;
+        assert_eq!(said(20), said(99), "a count that rises all the time is not a change each time");
         let usage =
             |inodes, inodes_free| FsUsage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
         let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());

@@ -26,15 +26,15 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Mount>, ParseError> {
     rows(text.as_ref()).map(|row| Ok(row?.0)).collect()
 }
 
-/// Each mount, and the options of its superblock alone.
-fn rows(text: &[u8]) -> impl Iterator<Item = Result<(Mount, String), ParseError>> {
+/// Each mount, and whether it is writable by its own options on a superblock that is read-only.
+fn rows(text: &[u8]) -> impl Iterator<Item = Result<(Mount, bool), ParseError>> {
     text.split(|byte| *byte == b'\n')
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
         .map(|(index, line)| parse_line(line).map_err(|what| ParseError { line: index + 1, what }))
 }
 
-fn parse_line(line: &[u8]) -> Result<(Mount, String), &'static str> {
+fn parse_line(line: &[u8]) -> Result<(Mount, bool), &'static str> {
     // By single spaces, not by runs of them: the source of a mount may be empty.
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let device = fields.next().and_then(devno).ok_or("no device number in the third field")?;
@@ -45,16 +45,18 @@ fn parse_line(line: &[u8]) -> Result<(Mount, String), &'static str> {
     let fs_type = fields.next().filter(|kind| !kind.is_empty()).ok_or("no filesystem type")?;
     let source = fields.next().unwrap_or_default();
     // Some filesystems write their options unescaped, so the rest of the line is all options.
-    let superblock = text(&fields.collect::<Vec<_>>().join(&b' '));
+    let (own, superblock) = (text(own), text(&fields.collect::<Vec<_>>().join(&b' ')));
+    let has = |options: &str, wanted| options.split(',').any(|word| word == wanted);
+    let has_turned = has(&own, "rw") && has(&superblock, "ro");
     let mount = Mount {
         device,
         root: path(root),
         target: path(target),
         fs_type: text(fs_type),
         source: text(source),
-        options: options(&text(own), &superblock),
+        options: options(&own, &superblock),
     };
-    Ok((mount, superblock))
+    Ok((mount, has_turned))
 }
 
 pub(super) fn devno(field: &[u8]) -> Option<DevNo> {
@@ -116,15 +118,20 @@ pub fn own(proc: &Path) -> Result<Vec<Mount>, HostError> {
     read_own(proc, |text| parse(text))
 }
 
-/// Whether the superblock of a mounted filesystem is read-only, whatever this mount of it is. Of all its mounts, the
-/// superblock's options are the same. Not mounted any more: no.
-pub fn is_superblock_read_only(proc: &Path, mount: &Mount) -> Result<bool, HostError> {
-    read_own(proc, |text| has_read_only_superblock(text, mount.device))
+/// Whether a mounted filesystem has turned read-only: its superblock is, and one of its mounts is not. Where somebody
+/// mounts it read-only, as a StorageClass may ask, both are. Not mounted any more: no.
+pub fn has_turned_read_only(proc: &Path, mount: &Mount) -> Result<bool, HostError> {
+    read_own(proc, |text| has_turned(text, mount.device))
 }
 
-fn has_read_only_superblock(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
-    let row = rows(text).find(|row| row.as_ref().map_or(true, |(mount, _)| mount.device == device)).transpose()?;
-    Ok(row.is_some_and(|(_, superblock)| superblock.split(',').any(|word| word == "ro")))
+fn has_turned(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
+    for row in rows(text) {
+        let (mount, has_turned) = row?;
+        if has_turned && mount.device == device {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn read_own<T>(proc: &Path, parse: impl FnOnce(&[u8]) -> Result<T, ParseError>) -> Result<T, HostError> {
@@ -253,10 +260,15 @@ mod tests {
         let text = b"1 2 8:1 / /a ro - ext4 /dev/sda1 rw,errors=ro\n\
                      2 2 8:2 / /b rw - ext4 /dev/sda2 ro,discard\n\
                      3 2 8:1 /x /c rw shared:1 - ext4 /dev/sda1 rw\n";
-        let said = |minor| has_read_only_superblock(text, DevNo { major: 8, minor }).unwrap();
+        let said = |minor| has_turned(text, DevNo { major: 8, minor }).unwrap();
         assert_eq!([1, 2, 3].map(said), [false, true, false]);
-        assert!(has_read_only_superblock(b"1 2 8:1 / /a ro\n", DevNo { major: 8, minor: 2 }).is_err());
-        assert_eq!(has_read_only_superblock(b"", DevNo { major: 8, minor: 2 }), Ok(false));
+        // Where each mount is read-only as well, somebody has asked for it.
+        let asked = b"1 2 8:1 / /a ro - ext4 /dev/sda1 ro\n2 2 8:1 / /b ro,nosuid - ext4 /dev/sda1 ro\n";
+        assert_eq!(has_turned(asked, DevNo { major: 8, minor: 1 }), Ok(false));
+        let turned = b"1 2 8:1 / /a ro - ext4 /dev/sda1 ro\n2 2 8:1 / /b rw,nosuid - ext4 /dev/sda1 ro\n";
+        assert_eq!(has_turned(turned, DevNo { major: 8, minor: 1 }), Ok(true));
+        assert!(has_turned(b"1 2 8:1 / /a ro\n", DevNo { major: 8, minor: 2 }).is_err());
+        assert_eq!(has_turned(b"", DevNo { major: 8, minor: 2 }), Ok(false));
     }
 
     #[test]

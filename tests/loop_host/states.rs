@@ -60,10 +60,24 @@ fn trigger_error(node: &Path) {
 fn loop_a_filesystem_that_is_well_says_so_and_one_that_is_remounted_read_only_says_that() {
     needs_root!();
     for kind in FsKind::ALL {
-        let (_disk, target) = mounted(kind);
+        let (disk, target) = mounted(kind);
         assert_eq!(state(&target), well(kind), "{kind:?}");
+        let published = Target::new(&disk, "published");
+        RealMounts.bind(&target.0, &published.0, TargetAccess::ReadWrite).unwrap();
         run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);
         assert_eq!(state(&target), FilesystemState { is_read_only: true, ..well(kind) }, "{kind:?}");
+    }
+}
+
+#[test]
+fn loop_a_filesystem_that_somebody_asked_to_mount_read_only_is_well() {
+    needs_root!();
+    for kind in FsKind::ALL {
+        let disk = made(kind);
+        let (staged, published) = (Target::new(&disk, "staged"), Target::new(&disk, "published"));
+        RealMounts.mount(&disk.node, &staged.0, kind, &["ro".to_owned()]).unwrap();
+        RealMounts.bind(&staged.0, &published.0, TargetAccess::ReadOnly).unwrap();
+        assert_eq!([state(&staged), state(&published)], [well(kind), well(kind)], "{kind:?}");
     }
 }
 

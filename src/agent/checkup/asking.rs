@@ -1,54 +1,85 @@
 //! Questions that a disk may not answer: asked for a moment, and named when the disk has had its time.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::host::timeout::{DEVICE_TIMEOUT, Timeouts};
 
-/// How long a checkup waits for one answer before it goes on; the question is asked again when it has come.
+/// How long a checkup waits for one answer before it goes on; an answer that comes later counts at
+/// the next checkup.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// Who owes an answer, and since when in monotonic time.
+/// Who owes an answer, and the answers that came after their moment.
 #[derive(Debug)]
-pub struct Asking<Whom> {
+pub struct Asking<Whom, T> {
     timeouts: Timeouts<Whom>,
-    since: BTreeMap<Whom, Duration>,
+    owed: BTreeMap<Whom, Owed<T>>,
 }
 
-impl<Whom: Ord + Clone> Asking<Whom> {
+#[derive(Debug)]
+struct Owed<T> {
+    /// In monotonic time.
+    since: Duration,
+    late: Slot<T>,
+}
+
+/// Where the thread that asks puts the answer.
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// An answer, and the monotonic time of its question.
+#[derive(Debug)]
+pub struct Answer<T> {
+    pub what: T,
+    pub asked: Duration,
+}
+
+impl<Whom: Ord + Clone, T: Send + 'static> Asking<Whom, T> {
     pub fn new() -> Self {
-        Self { timeouts: Timeouts::new(MOMENT), since: BTreeMap::new() }
+        Self { timeouts: Timeouts::new(MOMENT), owed: BTreeMap::new() }
     }
 
     /// Those that are not `here` any more owe nothing.
     pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
         self.timeouts.forget(&here);
-        self.since.retain(|whom, _| here(whom));
+        self.owed.retain(|whom, _| here(whom));
     }
 
-    /// `None`: there is no answer yet. `answered` is called, on another thread, when it comes after all.
-    pub fn ask<T: Send + 'static>(
+    /// `None`: there is no answer yet. `answered` is called, on another thread, when it comes after all, and then the
+    /// next call gives it instead of a new question: a disk that always takes longer than a moment is heard, too.
+    pub fn ask(
         &mut self,
         whom: &Whom,
         now: Duration,
         question: impl FnOnce() -> T + Send + 'static,
         answered: impl FnOnce() + Send + 'static,
-    ) -> Option<T> {
-        let answer = self.timeouts.errand(whom, question, answered);
-        match answer {
-            Ok(answer) => {
-                self.since.remove(whom);
-                Some(answer)
-            }
-            Err(_) => {
-                self.since.entry(whom.clone()).or_insert(now);
-                None
-            }
+    ) -> Option<Answer<T>> {
+        let since = self.owed.get(whom).map_or(now, |owed| owed.since);
+        if let Some(what) = self.owed.get(whom).and_then(|owed| slot(&owed.late).take()) {
+            self.owed.remove(whom);
+            return Some(Answer { what, asked: since });
         }
+        if self.timeouts.is_waiting_for(whom) {
+            return None;
+        }
+        let late = Slot::default();
+        let reply = Arc::clone(&late);
+        // Whether it came in time is seen by the answer.
+        let _ = self.timeouts.errand(whom, move || *slot(&reply) = Some(question()), answered);
+        if let Some(what) = slot(&late).take() {
+            self.owed.remove(whom);
+            return Some(Answer { what, asked: now });
+        }
+        self.owed.insert(whom.clone(), Owed { since, late });
+        None
     }
 
     /// Whether it has had its time: a disk that was asleep needs some.
     pub fn is_overdue(&self, whom: &Whom, now: Duration) -> bool {
-        self.since.get(whom).is_some_and(|since| now.saturating_sub(*since) >= DEVICE_TIMEOUT)
+        self.owed.get(whom).is_some_and(|owed| now.saturating_sub(owed.since) >= DEVICE_TIMEOUT)
     }
+}
+
+fn slot<T>(slot: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

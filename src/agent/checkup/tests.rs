@@ -3,7 +3,7 @@ use crate::agent::Reconciler;
 use crate::claim::sample;
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors};
+use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 struct Node {
@@ -187,4 +187,94 @@ fn a_volume_that_somebody_unmounts_is_no_mount_point_and_one_that_kubelet_unmoun
     node.board.unmounted(view.id, "/target".as_ref());
     assert!(node.look());
     assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+}
+
+#[test]
+fn a_disk_that_always_takes_longer_than_a_moment_is_heard_and_is_not_called_silent() {
+    let mut node = node();
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    let (answered, due) = std::sync::mpsc::channel();
+    let answered = std::sync::Mutex::new(answered);
+    let answered = move || answered.lock().expect("no bug").send(()).expect("somebody waits");
+    let answered: Answered = Arc::new(answered);
+    node.disks[0].set_hangs(true);
+    node.checkup.look(&answered);
+    node.disks[0].set_hangs(false);
+    due.recv().expect("an answer");
+    // The next question would be as slow.
+    node.disks[0].set_hangs(true);
+    let asked = node.host.health_asked();
+    node.host.advance(timeout::DEVICE_TIMEOUT);
+    assert!(node.checkup.look(&answered));
+    assert_eq!(node.reasons("fake0"), ["DiskFailing"]);
+    assert_eq!(node.host.health_asked(), asked, "the late answer counts");
+    node.disks[0].set_hangs(false);
+}
+
+#[test]
+fn what_was_found_on_a_disk_stays_until_it_has_answered_again() {
+    let mut node = node();
+    let view = mounted(&node);
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    node.host.set_report("fake1", warning(DiskWarning::Unreliable));
+    node.host.set_filesystem_state("/target".as_ref(), FilesystemState { is_read_only: true, ..Default::default() });
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly", "DiskFailing"]);
+    node.disks.iter().for_each(|disk| disk.set_hangs(true));
+    node.host.mounts.gate.set_hangs_at(Some("filesystem_state"));
+    node.agent.reports().all_changed();
+    assert!(!node.look(), "nothing is known to be otherwise");
+    assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly", "DiskFailing"]);
+    // Which mounts there are is known without the disk.
+    node.host.mounts().unmount("/target".as_ref()).expect("unmounted");
+    assert!(node.look());
+    assert_eq!(volume_reasons(&node, &view)[0], "NotMountPoint");
+    node.disks.iter().for_each(|disk| disk.set_hangs(false));
+    node.host.mounts.gate.set_hangs_at(None);
+}
+
+#[test]
+fn a_volume_that_is_published_while_a_checkup_runs_is_not_missed_at_its_target() {
+    let mut node = node();
+    let view = mounted(&node);
+    let (host, board) = (Arc::clone(&node.host), node.board.clone());
+    host.mounts.gate.set_hangs_at(Some("filesystem_state"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            host.mounts.gate.until_somebody_waits();
+            host.mounts().bind("/target".as_ref(), "/second".as_ref(), TargetAccess::ReadWrite).expect("bound");
+            board.mounted(view.id, "/second".as_ref(), board.unmounts());
+            host.mounts.gate.set_hangs_at(None);
+        });
+        node.look();
+    });
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+}
+
+#[test]
+fn a_disk_that_was_plugged_in_again_has_counted_nothing_under_our_eyes() {
+    let mut node = node();
+    node.host.set_io_errors("fake0", IoErrors { errors: 1, timeouts: 0 });
+    node.look();
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.agent.pass().expect("a look");
+    node.host.plug("fake0", "fake0", platter);
+    while node.checkup.pool.usable_disks().len() < 2 {
+        node.agent.pass().expect("a look");
+    }
+    node.host.set_io_errors("fake0", IoErrors { errors: 3, timeouts: 0 });
+    node.look();
+    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+}
+
+#[test]
+fn a_mount_whose_source_has_another_name_is_looked_at_where_the_volume_is_expected() {
+    let mut node = node();
+    let view = mounted(&node);
+    node.host.mounts.set_source("/target".as_ref(), "/dev/mapper/other");
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+    node.host.set_filesystem_state("/target".as_ref(), FilesystemState { is_read_only: true, ..Default::default() });
+    assert!(node.look());
+    assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly"]);
 }

@@ -42,6 +42,16 @@ impl FakeMounts {
         locked(&self.state).filesystems.insert(target.to_owned(), state);
     }
 
+    /// The table calls the source of a mount by another of its names from now on.
+    pub fn set_source(&self, target: &Path, source: &str) {
+        let mut state = locked(&self.state);
+        state
+            .mounts
+            .iter_mut()
+            .filter(|(mount, _)| mount.target == target)
+            .for_each(|(mount, _)| mount.source = source.to_owned());
+    }
+
     fn hold(&self, device: &Path, held: bool) {
         if let Some((platter, number)) = locked(&self.inventory).resolve(device) {
             platter.set_in_use(number, held);

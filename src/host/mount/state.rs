@@ -38,7 +38,7 @@ fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
     }
     // The options of a mount do not say whether `ro` is its own or its superblock's. A superblock that is read-only
     // makes all its mounts so, so the table is read again for few of them.
-    Ok(has(mount, "ro") && mountinfo::is_superblock_read_only(&roots.proc, mount)?)
+    Ok(has(mount, "ro") && mountinfo::has_turned_read_only(&roots.proc, mount)?)
 }
 
 /// - xfs answers EIO to a stat of its root, on every kernel.

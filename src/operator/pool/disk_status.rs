@@ -43,6 +43,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         ),
     };
     let known = before.iter().find(|disk| disk.id == id.as_str());
+    let earlier = known.map(|disk| disk.health.clone()).unwrap_or_default();
     let layout = match layout {
         Layout::Whole {} => "Whole",
         Layout::Slots { .. } => "Slots",
@@ -61,13 +62,14 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         volumes: i64::try_from(*volumes).unwrap_or(i64::MAX),
         state,
         message,
-        health: health::entries(&known.map(|disk| disk.health.clone()).unwrap_or_default(), condition),
+        health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -76,7 +78,7 @@ mod tests {
     use crate::api::crd::HealthEntry;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
-    use crate::health::Finding;
+    use crate::health::{Board, Finding, Look};
     use crate::pool::KnownDisk;
 
     fn known() -> KnownDisk {
@@ -106,5 +108,24 @@ mod tests {
         let first = DiskStatus { health: vec![HealthEntry { since: long_ago, ..first.health[0].clone() }], ..first };
         assert_eq!(disk_status(&view, &condition, std::slice::from_ref(&first)), first);
         assert_eq!(disk_status(&DiskView { failing: None, ..view }, &Condition::default(), &[first]).health, []);
+    }
+
+    #[test]
+    fn what_an_earlier_agent_has_found_stays_until_this_one_has_looked() {
+        let view = DiskView { standing: Standing::Ready, ..DiskView::absent(DiskId::named("gpt-1"), known()) };
+        let found = HealthEntry {
+            reason: "DiskFailing".to_owned(),
+            severity: "Degraded".to_owned(),
+            message: "words".to_owned(),
+            since: Some(Time(Timestamp::UNIX_EPOCH)),
+        };
+        let gone = HealthEntry { reason: "DiskMissing".to_owned(), ..found.clone() };
+        let before = disk_status(&view, &Condition::default(), &[]);
+        let before = DiskStatus { health: vec![gone, found.clone()], ..before };
+        let board = Board::default();
+        let health = || disk_status(&view, &board.of_disk(&view), std::slice::from_ref(&before)).health;
+        assert_eq!(health(), [found], "the pool knows that the disk is there");
+        assert!(board.look(Look::default(), Timestamp::UNIX_EPOCH, Duration::ZERO), "a change for those who waited");
+        assert_eq!(health(), []);
     }
 }

@@ -175,6 +175,7 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 /// The health of a volume: the list, and the condition with the worst of it.
 fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
     let before = object.status.clone().unwrap_or_default();
+    let now = &now.after(&health::condition(&before.health));
     let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
     PoolVolumeStatus {
         health: health::entries(&before.health, now),

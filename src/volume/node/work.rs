@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::{VolumeId, label::VolumeUsage};
-use crate::health::Board;
-use crate::host::{FsKind, Host, HostError, Mount, TargetAccess, TargetKind, chain};
+use crate::health::{Board, Condition};
+use crate::host::{FsKind, FsUsage, Host, HostError, Mount, TargetAccess, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
 use crate::volume::publish::{
@@ -268,8 +268,8 @@ impl Work {
         }
         // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
         self.health.mounted(id, &path, unmounts);
-        let usage = self.host.mounts().usage(&path).map_err(|e| failed("measure the filesystem", e))?;
-        Ok(Stats { size: view.size, usage: Some(usage), condition })
+        let usage = measured(self.host.mounts().usage(&path), &condition)?;
+        Ok(Stats { size: view.size, usage, condition })
     }
 
     pub(super) fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
@@ -289,6 +289,15 @@ impl Work {
             self.grow(&view, kind, Some(&path))?;
         }
         Ok(view.size)
+    }
+}
+
+/// A filesystem that has shut down cannot be measured, and whoever asks learns why.
+fn measured(usage: Result<FsUsage, HostError>, condition: &Condition) -> Result<Option<FsUsage>, Error> {
+    match usage {
+        Ok(usage) => Ok(Some(usage)),
+        Err(_) if !condition.is_accessible() => Ok(None),
+        Err(error) => Err(failed("measure the filesystem", error)),
     }
 }
 
@@ -328,4 +337,25 @@ fn bad_target(field: &str, error: HostError) -> Error {
 
 fn occupied(field: &str, path: &Path, what: &str) -> Error {
     Error::Precondition(format!("{field} {} has another mount on it: {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{Finding, HealthReason};
+
+    #[test]
+    fn a_filesystem_that_cannot_be_measured_is_an_error_unless_it_is_known_that_it_cannot_be_used() {
+        let fails = || {
+            let source = std::io::Error::from_raw_os_error(5);
+            Err(HostError::Io { what: "look at", object: "/target".to_owned(), source })
+        };
+        let condition = |reason| Condition::from(Finding::new(reason, "words"));
+        assert!(measured(fails(), &Condition::default()).is_err());
+        assert!(measured(fails(), &condition(HealthReason::DiskWornOut)).is_err());
+        let shut_down = condition(HealthReason::FilesystemShutDown);
+        assert_eq!(measured(fails(), &shut_down).expect("its condition says it"), None);
+        let usage = measured(Ok(FsUsage::default()), &shut_down).expect("measured");
+        assert!(usage.is_some());
+    }
 }
