@@ -3,8 +3,7 @@
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
 //! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::deleted_node` and
-//! `volume::{deleted_node, leftover}` decide and are pure; `set::publish`, `volume::clean_up` and `pool::clean_up` do
-//! it, object by object.
+//! `volume::{deleted_node, leftover}` decide and are pure; `sets`, `volumes` and `pools` do it, object by object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use kube::{Api, Client};
 use tokio::task::JoinSet;
 
 use super::client::within;
-use super::controller::metrics::Metrics;
-use super::controller::stores::Stores;
 use super::error::OperatorError;
+use super::metrics::Metrics;
 use super::store::Store;
+use super::stores::Stores;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
@@ -34,6 +33,10 @@ use crate::operator::{
 };
 use crate::volume::DRIVER_NAME;
 
+mod pools;
+mod sets;
+mod volumes;
+
 /// Changes come in bursts; a pass waits for the end of one.
 const SETTLE: Duration = Duration::from_millis(250);
 /// The wait after a pass that could not do everything: the first one, and the longest.
@@ -44,22 +47,22 @@ const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// The work of the leader.
 pub struct Leader {
-    pub(in crate::operator) client: Client,
-    pub(in crate::operator) stores: Stores,
-    pub(in crate::operator) classes: Store<StorageClass>,
-    pub(in crate::operator) objects: VolumeApi,
-    pub(in crate::operator) recorder: Recorder,
-    pub(in crate::operator) metrics: Metrics,
-    pub(in crate::operator) gone: DeletedNodePolicy,
-    pub(in crate::operator) left_for: SignedDuration,
+    client: Client,
+    stores: Stores,
+    classes: Store<StorageClass>,
+    objects: VolumeApi,
+    recorder: Recorder,
+    metrics: Metrics,
+    gone: DeletedNodePolicy,
+    left_for: SignedDuration,
 }
 
 /// How a pass ended.
-pub(in crate::operator) struct Pass {
+struct Pass {
     /// Nothing has to be tried again.
-    pub(in crate::operator) done: bool,
+    done: bool,
     /// When there is something to do even if nothing changes.
-    pub(in crate::operator) due: Option<Timestamp>,
+    due: Option<Timestamp>,
 }
 
 impl Leader {
@@ -113,7 +116,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn pass(&self, left: &mut crate::operator::pool::deleted_node::Left) -> Pass {
+    async fn pass(&self, left: &mut crate::operator::pool::deleted_node::Left) -> Pass {
         let mut made = BTreeMap::new();
         let sets = self.sets(&mut made).await;
         let local_volumes = self.local_volumes(&mut made).await;
@@ -123,7 +126,7 @@ impl Leader {
     }
 
     /// Counts a write, and logs what went wrong.
-    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, OperatorError>) -> bool {
+    fn note<T>(&self, controller: &str, result: Result<T, OperatorError>) -> bool {
         match result {
             Ok(_) => {
                 self.metrics.writes.with_label_values(&[controller]).inc();
@@ -137,7 +140,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[EventNote]) -> bool {
+    async fn tell(&self, about: ObjectReference, action: &str, news: &[EventNote]) -> bool {
         let mut done = true;
         for news in news {
             let event = news.event(action);
@@ -149,14 +152,14 @@ impl Leader {
     }
 
     /// The reports of nodes that exist: nobody updates the report of a deleted node.
-    pub(in crate::operator) fn pools(&self) -> Vec<Arc<DevicePool>> {
+    fn pools(&self) -> Vec<Arc<DevicePool>> {
         let mut pools = self.stores.pools.all();
         pools.retain(|pool| self.stores.nodes.get(&pool.node()).is_some());
         pools
     }
 
     /// Whether objects of a kind may be written; `None`: the API server could not be asked.
-    pub(in crate::operator) async fn may_write(&self, whose: &Whose) -> Option<bool> {
+    async fn may_write(&self, whose: &Whose) -> Option<bool> {
         match whose.are_ours().await {
             Ok(ours) => Some(ours),
             Err(error) => {
@@ -166,7 +169,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn exists(&self, node: &NodeName) -> Result<bool, OperatorError> {
+    async fn exists(&self, node: &NodeName) -> Result<bool, OperatorError> {
         let api: Api<Node> = Api::all(self.client.clone());
         Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
     }

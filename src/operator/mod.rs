@@ -4,13 +4,19 @@
 //! its sides: `volume`, `set`, `pool`, `discovery`. `node` wires those of an agent, the one writer of its pool's
 //! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store` and
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
+//!
+//! What several of these folders need is in a file beside them: what an agent's tasks share (`context`), what the
+//! controller knows and counts (`stores`, `metrics`), and what a PoolVolume means (`spec`). So no folder imports from
+//! one that imports from it.
 
 pub(in crate::operator) mod bytes;
 mod client;
 mod condition;
+pub(in crate::operator) mod context;
 pub mod controller;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;
+pub(in crate::operator) mod definition;
 pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
@@ -18,10 +24,14 @@ mod health;
 mod identity;
 pub(in crate::operator) mod leader;
 pub mod lease;
+pub(in crate::operator) mod metrics;
 pub mod node;
 pub(in crate::operator) mod pool;
+pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
+pub(in crate::operator) mod spec;
 pub(in crate::operator) mod store;
+pub(in crate::operator) mod stores;
 pub mod volume;
 pub(in crate::operator) mod watch;
 

@@ -40,7 +40,7 @@ fn every_alert_says_what_is_wrong_what_it_means_and_what_to_do() {
 fn source_of(metric: &str) -> Option<String> {
     let places = [
         ("localpool_set_", "role/set_metrics.rs"),
-        ("localpool_controller_", "operator/controller/metrics.rs"),
+        ("localpool_controller_", "operator/metrics.rs"),
         ("", "role/set_metrics.rs"),
         ("", "role/metrics.rs"),
     ];

@@ -4,6 +4,7 @@
 //! below. It knows no types: an effect behind a macro or a re-export under another name passes. A new module needs a
 //! row in `MODULES`; a new exception needs a reason.
 
+mod cycles;
 mod names;
 mod types;
 mod walks;
@@ -336,27 +337,6 @@ fn takes_from(place: &str, text: &str) -> BTreeSet<&'static str> {
         file_of(&[module.as_slice(), &name.path[..1]].concat()).filter(|part| *part != place).map(|_| file)
     });
     ours.chain(parts).filter(|file| *file != place).collect()
-}
-
-#[test]
-fn no_file_takes_from_one_that_takes_from_it_by_whatever_way() {
-    let takes: BTreeMap<&str, BTreeSet<&str>> = SOURCES
-        .iter()
-        .filter(|(place, _, test)| !test && place != "lib" && !is_at(place, "host/fake"))
-        .map(|(place, text, _)| (place.as_str(), takes_from(place, text)))
-        .collect();
-    assert!(takes["pool/disk/open"].contains("pool/disk") && takes["pool/mod"].contains("pool/disk"), "{takes:?}");
-    let leads_to = |from: &str, to: &str| {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(file) = next.pop() {
-            next.extend(takes.get(file).into_iter().flatten().filter(|other| seen.insert(**other)));
-        }
-        seen.contains(to)
-    };
-    let ways = takes.iter().flat_map(|(file, from)| from.iter().map(move |other| (*file, *other)));
-    let ways = ways.filter(|(file, other)| leads_to(other, file));
-    let ways: Vec<String> = ways.map(|(file, other)| format!("src/{file}.rs -> src/{other}.rs")).collect();
-    assert!(ways.is_empty(), "files take from each other:\n{}", ways.join("\n"));
 }
 
 #[test]

@@ -4,16 +4,13 @@
 //! agents of the nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of
 //! discovery.
 
-pub(in crate::operator) mod metrics;
-pub(in crate::operator) mod stores;
-
 use kube::Client;
 
-pub use self::metrics::Metrics;
-pub use self::stores::{Changes, Stores};
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
 pub use crate::operator::leader::{DeletedNodePolicy, Leader};
+pub use crate::operator::metrics::Metrics;
 pub use crate::operator::store::{Store, StoreState};
+pub use crate::operator::stores::{Changes, Stores};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::erased::Erased;
 use crate::operator::volume::objects::VolumeApi;

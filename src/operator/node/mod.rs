@@ -4,16 +4,13 @@
 //! gives out verbs on the pool, statuses, and objects for volumes that have none. `volume::work`, `pool::report` and
 //! `set::config` do the work; this module wires them.
 
-pub(in crate::operator) mod context;
-pub(in crate::operator) mod definition;
-
 use std::sync::Arc;
 
 use tokio::sync::watch as channel;
 
-pub use self::context::{Inbox, NodeOperator, PassSummary, Writes};
+pub use crate::operator::context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
-pub use crate::operator::set::relevance::Sort;
+pub use crate::operator::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
 use crate::operator::volume::known::KnownVolumes;
 pub use crate::operator::volume::own::ask as ask_own;

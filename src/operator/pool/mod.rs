@@ -3,7 +3,6 @@
 //! Takes in what a pass saw and what is in the pool; gives out the status (`report`, and `disk_status` for one disk),
 //! and which pools of deleted nodes are deleted.
 
-mod clean_up;
 pub(in crate::operator) mod deleted_node;
 mod disk_status;
 pub(in crate::operator) mod report;

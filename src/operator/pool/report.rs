@@ -22,12 +22,12 @@ use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
+    context::{NodeOperator, PassSummary},
     error::{OperatorError, error_message},
-    node::context::{NodeOperator, PassSummary},
+    relevance::nearest_first,
     set::{
         node_config::{Diskmaker, NodeConfig},
         partitioning::partitioning,
-        relevance::nearest_first,
     },
 };
 use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
@@ -314,8 +314,8 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::{DevNo, DeviceKind, RawDisk};
-    use crate::operator::node::definition::NotBelieved;
-    use crate::operator::set::relevance::Sort;
+    use crate::operator::definition::NotBelieved;
+    use crate::operator::relevance::Sort;
 
     fn said(config: NodeConfig) -> (String, String) {
         let KubeCondition { type_, status, reason, .. } = claiming(None, None, &config, &[]);

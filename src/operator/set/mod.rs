@@ -1,7 +1,7 @@
 //! LocalVolumeSets and LocalVolumes: what they ask of a node, and what their statuses report.
 //!
 //! Takes in the objects and what the nodes offer for them; gives out rules (`node_config`), statuses and
-//! StorageClasses. Pure but for the watches of `config` and the writes of `publish`.
+//! StorageClasses, which the leader writes. Pure but for the watches of `config`.
 
 pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;
@@ -9,8 +9,6 @@ pub(in crate::operator) mod local_volume;
 pub(in crate::operator) mod node_config;
 pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
-mod publish;
-pub(in crate::operator) mod relevance;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod status;

@@ -12,13 +12,13 @@ use super::modes::Modes;
 use super::objects::VolumeApi;
 use super::offered::Candidate;
 use super::refused_modes::RefusedModes;
-use super::spec::NodeObject;
-use super::{modes, node_capacity, offered, spec};
+use super::{modes, node_capacity, offered};
 use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::device::NodeName;
 use crate::host::chain;
-use crate::operator::controller::stores::Stores;
+use crate::operator::spec::{self, NodeObject};
+use crate::operator::stores::Stores;
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::volume::{
     Capacity, Error, Nodes, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage,

@@ -6,8 +6,8 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::spec::{agent_message, differs, never_accepted, phase};
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
+use crate::operator::spec::{agent_message, differs, never_accepted, phase};
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,10 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::spec::phase;
 use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
 use crate::operator::bytes::{bytes, signed};
+use crate::operator::spec::phase;
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::persistent_volumes::is_claimed_by_name;
 use super::queue::VOLUME_RETRY;
-use super::spec::{request, stale};
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
 use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::OperatorError;
+use crate::operator::spec::{request, stale};
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
 use crate::volume::VolumeGuard;
 

@@ -1,9 +1,9 @@
 //! PoolVolumes: the controller writes the spec, the agent of the node answers in the status (ADR 10).
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`,
-//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `spec`, `deleted_node` and `leftover` decide and are
-//! pure. `controller` does what they decide, through `objects`, where each write applies only to the state that was
-//! seen; `choice` says which node is asked. On the node, `queue`, `work`, `make` and `report` do the work.
+//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `deleted_node` and `leftover` decide and are pure.
+//! `controller` and the leader do what they decide, through `objects`, where each write applies only to the state that
+//! was seen; `node_capacity` says which node is asked. On the node, `queue`, `work`, `make` and `report` do the work.
 //!
 //! ```text
 //!  CSI ─▶ controller ─▶ objects ─▶ API server ─▶ agent of the node ─▶ pool
@@ -12,7 +12,6 @@
 //! ```
 
 mod abandon;
-mod clean_up;
 pub(in crate::operator) mod controller;
 pub(in crate::operator) mod create;
 pub(in crate::operator) mod decide;
@@ -37,7 +36,6 @@ pub(in crate::operator) mod refused_modes;
 mod report;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
-pub(in crate::operator) mod spec;
 pub(in crate::operator) mod status;
 mod work;
 

@@ -5,50 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::ResourceExt as _;
-use kube::core::DynamicObject;
-
-use super::spec::phase;
 use crate::api::{
-    crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer},
+    crd::{DevicePool, PoolVolume, SetOffer},
     quantity,
 };
-use crate::claim::VolumeMode;
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::bytes;
+use crate::operator::spec::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.
 const NAMED: usize = 5;
-
-/// The node that a volume is promised on: it takes room there, and is on no disk yet.
-pub fn promised_on(volume: &PoolVolume) -> Option<&NodeName> {
-    matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
-}
-
-/// The promise of a volume that this version cannot read: all that it asks for, unless its size shows that it is on a
-/// disk, where the DevicePool counts it. If its node and size cannot be read either, no room can be reserved for it.
-pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
-    let (spec, status) = (&object.data["spec"], &object.data["status"]);
-    if status["size"].as_i64().is_some_and(|size| size > 0) {
-        return None;
-    }
-    let parameters = spec["parameters"].as_object().into_iter().flatten();
-    let spec = PoolVolumeSpec {
-        node: spec["node"].as_str()?.into(),
-        volume_name: spec["volumeName"].as_str().unwrap_or_default().to_owned(),
-        required: spec["required"].as_i64()?,
-        limit: None,
-        volume_mode: VolumeMode::Block,
-        fs_type: None,
-        parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
-        size: None,
-        intent: Intent::Keep,
-    };
-    let mut volume = PoolVolume::new(&object.name_any(), spec);
-    volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
-    Some(volume)
-}
 
 /// The room of each node for `selector`; a node without room has zeros.
 pub fn rooms<'a>(
@@ -192,6 +159,7 @@ fn nobody(wanted: &VolumeRequest, rooms: &BTreeMap<NodeName, Capacity>, open: &d
 mod tests {
     use super::super::sample::{GIB, in_phase, pool, status_condition, wanted};
     use super::*;
+    use crate::api::crd::Phase;
 
     fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<NodeName, Capacity> {
         rooms(pools, volumes, &wanted("x").selector, Some(WantedUsage::Mount(None)))

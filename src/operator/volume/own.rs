@@ -9,7 +9,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::claim::NoAnswer;
 use crate::device::{
@@ -18,6 +17,7 @@ use crate::device::{
 };
 use crate::host::FsKind;
 use crate::operator::error::OperatorError;
+use crate::operator::spec::request;
 use crate::pool::{AskVolumes, LostVolume, ReportedVolume, WantedUsage};
 use crate::volume::VolumeId;
 

@@ -7,12 +7,12 @@ use kube::api::PostParams;
 use super::own::described_by;
 use super::persistent_volumes::is_claimed;
 use super::queue::VOLUME_RETRY;
-use super::spec::{request, restored};
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
 use crate::api::crd::{Phase, PoolVolume, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::OperatorError;
+use crate::operator::spec::{request, restored};
 use crate::pool::{Doubt, Standing, VolumeView, difference};
 
 impl VolumeReconcile {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::spec;
 use crate::api::crd::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer, VolumeReason,
 };
 use crate::operator::bytes::signed;
+use crate::operator::spec;
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;

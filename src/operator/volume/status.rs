@@ -1,6 +1,5 @@
 //! The statuses that an agent writes on a PoolVolume. Pure but for the time of a condition.
 
-use super::spec::HEALTHY;
 use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
@@ -8,6 +7,7 @@ use crate::api::{
 use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
+use crate::operator::spec::HEALTHY;
 use crate::operator::{bytes::signed, condition::condition, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 

@@ -35,10 +35,11 @@ use crate::api::{
 use crate::host::Backoff;
 use crate::operator::{
     client::within,
-    controller::{metrics::Metrics, stores::Stores},
     error::{HOW, OperatorError, error_message},
+    metrics::Metrics,
     set::parsed::selected,
     store::Store,
+    stores::Stores,
     watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;

@@ -6,11 +6,12 @@ use tokio::time::Instant;
 
 use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, unknown};
 use crate::api::crd::{Intent, PoolVolume};
+use crate::operator::spec;
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
+use crate::operator::volume::handle;
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
-use crate::operator::volume::{handle, spec};
 use crate::volume::{Error, VolumeId};
 
 impl ClusterVolumes {

@@ -5,10 +5,10 @@ use tokio::time::Instant;
 
 use super::{ClusterVolumes, MARGIN, answer, unknown};
 use crate::api::crd::{Phase, PoolVolume};
+use crate::operator::spec;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
-use crate::operator::volume::spec;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 
 impl ClusterVolumes {

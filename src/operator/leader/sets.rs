@@ -16,19 +16,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::class::{self, Class};
-use super::{local_volume, status};
+use super::Leader;
 use crate::api::crd::{LocalVolume, LocalVolumeSet};
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
-use crate::operator::leader::Leader;
+use crate::operator::set::class::{self, Class};
+use crate::operator::set::{local_volume, status};
 
 impl Leader {
     /// `made` has the state of each class.
-    pub(in crate::operator) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
+    pub(super) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
         let (nodes, pools) = (self.stores.nodes.all(), self.pools());
         let mut sets = self.stores.sets.all();
         // A class of several sets carries the name of the oldest.
@@ -66,7 +66,7 @@ impl Leader {
         done
     }
 
-    pub(in crate::operator) async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
+    pub(super) async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
         let (nodes, pools) = (self.stores.nodes.all(), self.pools());
         let mut volumes = self.stores.local_volumes.all();
         volumes
@@ -106,12 +106,7 @@ impl Leader {
     }
 
     /// The state of the class, and whether everything that can be done was done.
-    pub(in crate::operator) async fn class<K: Resource<DynamicType = ()>>(
-        &self,
-        name: &str,
-        object: &K,
-        whose: &Whose,
-    ) -> (Class, bool) {
+    async fn class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K, whose: &Whose) -> (Class, bool) {
         let found = class::look(self.classes.get(name).as_deref());
         if found != Class::Missing {
             return (found, true);

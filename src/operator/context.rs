@@ -13,7 +13,7 @@ use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id, label::Label};
 use crate::health::Board;
 use crate::host::KernelName;
-use crate::operator::set::relevance::Sort;
+use crate::operator::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
 

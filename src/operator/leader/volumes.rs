@@ -9,18 +9,18 @@ use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::objects::Write;
-use super::spec::NodeObject;
-use super::{deleted_node, leftover};
+use super::Leader;
 use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
-use crate::operator::leader::Leader;
+use crate::operator::spec::NodeObject;
+use crate::operator::volume::objects::Write;
+use crate::operator::volume::{deleted_node, leftover};
 
 impl Leader {
     /// Returns whether everything was done, and when the next object becomes a leftover.
-    pub(in crate::operator) async fn volumes(&self) -> (bool, Option<Timestamp>) {
+    pub(super) async fn volumes(&self) -> (bool, Option<Timestamp>) {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
         let now = Timestamp::now();
@@ -52,7 +52,7 @@ impl Leader {
     }
 
     /// Returns what has to be reported.
-    pub(in crate::operator) async fn act(
+    async fn act(
         &self,
         volume: &PoolVolume,
         act: deleted_node::NodeGoneAction,

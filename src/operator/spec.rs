@@ -2,7 +2,8 @@
 //! controller and the agent. Pure.
 //!
 //! Takes in a CreateVolume, an object, or the description on a disk; gives out the object that asks a node for a
-//! volume, the request that an object means, the volume that a caller sees, and how an object differs from a request.
+//! volume, the request that an object means, the volume that a caller sees, how an object differs from a request, and
+//! the room that it is promised.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
+use kube::core::DynamicObject;
 
 use crate::api::{
     crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeReason},
@@ -46,6 +48,35 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
         Phase::Pending | Phase::Rejected | Phase::Failed => true,
         Phase::Accepted | Phase::Ready | Phase::Found | Phase::Deleting => false,
     }
+}
+
+/// The node that a volume is promised on: it takes room there, and is on no disk yet.
+pub fn promised_on(volume: &PoolVolume) -> Option<&NodeName> {
+    matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
+}
+
+/// The promise of a volume that this version cannot read: all that it asks for, unless its size shows that it is on a
+/// disk, where the DevicePool counts it. If its node and size cannot be read either, no room can be reserved for it.
+pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
+    let (spec, status) = (&object.data["spec"], &object.data["status"]);
+    if status["size"].as_i64().is_some_and(|size| size > 0) {
+        return None;
+    }
+    let parameters = spec["parameters"].as_object().into_iter().flatten();
+    let spec = PoolVolumeSpec {
+        node: spec["node"].as_str()?.into(),
+        volume_name: spec["volumeName"].as_str().unwrap_or_default().to_owned(),
+        required: spec["required"].as_i64()?,
+        limit: None,
+        volume_mode: VolumeMode::Block,
+        fs_type: None,
+        parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        size: None,
+        intent: Intent::Keep,
+    };
+    let mut volume = PoolVolume::new(&object.name_any(), spec);
+    volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
+    Some(volume)
 }
 
 /// Whether its agent has a volume with this id on a disk, but not the volume that the object asks for.

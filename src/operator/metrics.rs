@@ -6,8 +6,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::stores::Stores;
 use crate::api::crd::Phase;
-use crate::operator::volume::spec;
-use crate::operator::volume::spec::phase;
+use crate::operator::spec::{self, phase};
 
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),

@@ -1,4 +1,4 @@
-use super::super::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
+use super::super::volume::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
 use super::*;
 use crate::api::crd::HealthEntry;
 use crate::device::label::SetRef;

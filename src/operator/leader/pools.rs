@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 
-use super::deleted_node::Left;
+use super::Leader;
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
-use crate::operator::leader::Leader;
+use crate::operator::pool::deleted_node::Left;
 
 impl Leader {
     /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
     /// is due.
-    pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
+    pub(super) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
         let volumes = self.stores.volumes.all();
         let used = |name: &NodeName| {
             self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
@@ -32,7 +32,7 @@ impl Leader {
         (done, next)
     }
 
-    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), OperatorError> {
+    async fn delete_pool(&self, pool: &DevicePool) -> Result<(), OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
         let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
