@@ -1,4 +1,4 @@
-//! What a person may ask of the pool: giving disks back here, those that are away in `forget`, taking them over in
+//! What a person may ask of the pool: releasing disks here, those that are away in `forget`, taking them over in
 //! `adopt`. Each verb can say what it would do instead.
 
 mod adopt;

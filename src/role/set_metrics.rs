@@ -168,10 +168,10 @@ mod tests {
 
     fn seen() -> PassSummary {
         let rejected = [
-            ("sdb", Rejection::GivenBack),
+            ("sdb", Rejection::Released),
             ("sdc", Rejection::NotNamed),
             ("sdd", Rejection::InSet(set("other"))),
-            ("loop0", Rejection::GivenBack),
+            ("loop0", Rejection::Released),
         ];
         let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];

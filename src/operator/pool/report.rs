@@ -342,7 +342,7 @@ mod tests {
             set: rule.set.clone(),
             takes: Vec::new(),
             would_take: names().collect(),
-            rejected: names().map(|name| (name, Rejection::GivenBack)).collect(),
+            rejected: names().map(|name| (name, Rejection::Released)).collect(),
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -371,7 +371,7 @@ mod tests {
             set: rule.set.clone(),
             takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
-            rejected: vec![("sdc".into(), Rejection::GivenBack)],
+            rejected: vec![("sdc".into(), Rejection::Released)],
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -385,7 +385,7 @@ mod tests {
         let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
         let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
         assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
-        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::GivenBack.to_string()));
+        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::Released.to_string()));
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
             lost("sda", Rejection::InSet(again)),
             lost("sdb", Rejection::OlderSet(rule("a").set)),
             lost("sdc", Rejection::InSet(rule("c").set)),
-            lost("sdd", Rejection::GivenBack),
+            lost("sdd", Rejection::Released),
         ];
         let seen =
             PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
