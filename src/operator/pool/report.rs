@@ -169,8 +169,8 @@ fn status(
         false => ("AgentReady", "the node's agent is running"),
     };
     DevicePoolStatus {
-        disk_count: count(disks.len()),
-        volume_count: count(disks.iter().map(|disk| disk.volumes).sum()),
+        disk_count: signed(disks.len()),
+        volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
         largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
@@ -229,8 +229,8 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> Se
         name: set.name.name.clone(),
         uid: set.uid.clone(),
         class: rule.class.clone(),
-        devices: count(own().count()),
-        partitions: count(own().map(|disk| disk.partitions).sum()),
+        devices: signed(own().count()),
+        partitions: signed(own().map(|disk| disk.partitions).sum::<usize>()),
         available: signed(mount.available),
         largest: signed(mount.largest),
         smallest: signed(mount.smallest),
@@ -266,7 +266,7 @@ fn outcome<'a>(seen: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
 
 /// As many as may be named, and how many more there are.
 fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
-    let omitted = count(all.len().saturating_sub(NAMED));
+    let omitted = signed(all.len().saturating_sub(NAMED));
     all.truncate(NAMED);
     (all, omitted)
 }
@@ -302,10 +302,6 @@ fn unmatched(seen: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
 fn missing(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
     paths.take(NAMED).cloned().collect()
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
