@@ -27,11 +27,11 @@ pub enum AdminError {
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
     NotAdoptable { disk: String, why: String },
-    #[error("{disk}, which was {at}, is not missing: {why}; to give it up, unplug it first")]
-    Here { disk: String, at: String, why: String },
+    #[error("{disk}, which was {}, is not missing: {why}; to give it up, unplug it first", at.display())]
+    Here { disk: DiskId, at: PathBuf, why: String },
     #[error("this node has no disk {disk}, and the API server does not report whether a volume of this node is on it")]
     NotTold {
-        disk: String,
+        disk: DiskId,
         #[source]
         source: OwnError,
     },
