@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::agent::Run;
 use crate::device::{lvm_filter, udev_rules};
 use crate::host::stdout::{PrintError, complain, print};
 use crate::operator::crds::{self, Ownership};
@@ -146,9 +147,8 @@ enum KeptDocument {
 struct AbandonArgs {
     /// Id of the volume: the name of its PoolVolume
     volume: VolumeId,
-    /// Print what would be done, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -171,10 +171,16 @@ struct SettleArgs {
 }
 
 #[derive(Debug, Args)]
-struct HowArgs {
+struct RunArgs {
     /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct HowArgs {
+    #[command(flatten)]
+    run: RunArgs,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -230,17 +236,17 @@ impl Cli {
             CliCommand::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
             CliCommand::Set(SetCommand::Plan(args)) => args.run(),
             CliCommand::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
-                print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?)
+                print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.run.run())?)
             }
             CliCommand::Volume(VolumeCommand::Settle(SettleArgs { volume, keep, how })) => {
-                print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.dry_run)?)
+                print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.run.run())?)
             }
             CliCommand::Volume(VolumeCommand::Abandon(args)) => args.run(),
             CliCommand::State(StateCommand::SetAside(SetAsideArgs { document, how })) => {
                 let local = how.state.local()?;
                 print_lines(&match document {
-                    KeptDocument::Journal => ask::set_aside_journal(&local, how.dry_run)?,
-                    KeptDocument::Cluster => ask::set_aside_cluster(&local, how.dry_run)?,
+                    KeptDocument::Journal => ask::set_aside_journal(&local, how.run.run())?,
+                    KeptDocument::Cluster => ask::set_aside_cluster(&local, how.run.run())?,
                 })
             }
             CliCommand::Crds(args) => args.run(),
@@ -268,9 +274,9 @@ impl PlanArgs {
 
 impl AbandonArgs {
     fn run(self) -> Result<()> {
-        let Self { volume, dry_run } = self;
+        let Self { volume, run } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let lines = runtime.block_on(async { abandon(operator::client().await?, volume, dry_run).await })?;
+        let lines = runtime.block_on(async { abandon(operator::client().await?, volume, run.run()).await })?;
         print_lines(&lines)
     }
 }
@@ -297,10 +303,16 @@ impl InstallArgs {
     }
 }
 
+impl RunArgs {
+    fn run(&self) -> Run {
+        Run::asked(self.dry_run)
+    }
+}
+
 impl DiskArgs {
-    fn print(self, ask: impl Fn(&Local, &str, bool) -> Result<Vec<String>>) -> Result<()> {
+    fn print(self, ask: impl Fn(&Local, &str, Run) -> Result<Vec<String>>) -> Result<()> {
         let Self { disk, how } = self;
-        print_lines(&ask(&how.state.local()?, &disk, how.dry_run)?)
+        print_lines(&ask(&how.state.local()?, &disk, how.run.run())?)
     }
 }
 

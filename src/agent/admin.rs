@@ -1,4 +1,4 @@
-//! What a person may ask of the pool: giving disks back here, those that are away in `forget`, taking them over in
+//! What a person may ask of the pool: releasing disks here, those that are away in `forget`, taking them over in
 //! `adopt`. Each verb can say what it would do instead.
 
 mod adopt;
@@ -27,11 +27,11 @@ pub enum AdminError {
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
     NotAdoptable { disk: String, why: String },
-    #[error("{disk}, which was {at}, is not missing: {why}; to give it up, unplug it first")]
-    Here { disk: String, at: String, why: String },
+    #[error("{disk}, which was {}, is not missing: {why}; to give it up, unplug it first", at.display())]
+    Here { disk: DiskId, at: PathBuf, why: String },
     #[error("this node has no disk {disk}, and the API server does not report whether a volume of this node is on it")]
     NotTold {
-        disk: String,
+        disk: DiskId,
         #[source]
         source: OwnError,
     },

@@ -91,7 +91,7 @@ pub enum Action {
         why: Reason,
     },
     /// The disk is blank afterwards, and of no set.
-    GiveBack {
+    Release {
         id: DiskId,
     },
 }
@@ -213,11 +213,11 @@ pub fn belong(members: &[Owned], rules: &[Arc<Rule>]) -> Vec<Action> {
     actions
 }
 
-/// Sets that reclaim by release give a disk back when its last volume is gone and erased.
-pub fn give_back(members: &[Owned]) -> Vec<Action> {
+/// A set that reclaims by release releases a disk when its last volume is gone and erased.
+pub fn release(members: &[Owned]) -> Vec<Action> {
     let releases = |member: &&Owned| member.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
     let done_with = members.iter().filter(|member| member.is_done_with && member.is_ready).filter(releases);
-    done_with.map(|member| Action::GiveBack { id: member.id.clone() }).collect()
+    done_with.map(|member| Action::Release { id: member.id.clone() }).collect()
 }
 
 /// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was

@@ -19,12 +19,12 @@ pub(super) struct PassState {
     /// Kernel names of the disks that were claimed.
     pub claimed: Vec<KernelName>,
     pub wiped: usize,
-    pub gave_back: usize,
+    pub released: usize,
 }
 
 impl PassState {
     /// What was just claimed, wiped or released is another disk now than the one that this pass saw.
     pub fn is_stale(&self) -> bool {
-        !self.claimed.is_empty() || self.wiped > 0 || self.gave_back > 0
+        !self.claimed.is_empty() || self.wiped > 0 || self.released > 0
     }
 }

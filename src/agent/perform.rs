@@ -76,7 +76,7 @@ impl Reconciler {
                     pass.again |= why.may_pass();
                     pass.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why.to_string()));
                 }
-                Action::GiveBack { id } => self.give_back(&id, pass),
+                Action::Release { id } => self.release_disk(&id, pass),
             }
         }
     }
@@ -122,10 +122,10 @@ impl Reconciler {
         }
     }
 
-    fn give_back(&mut self, id: &DiskId, pass: &mut PassState) {
+    fn release_disk(&mut self, id: &DiskId, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
         match self.give_up(&member) {
-            Ok(()) => pass.gave_back += 1,
+            Ok(()) => pass.released += 1,
             Err(error) => {
                 tracing::error!(disk = id.as_str(), error = %chain(&error), "the disk could not be released")
             }

@@ -174,7 +174,7 @@ impl Reconciler {
             || !self.pool.journal().knows_volumes()
             || self.must_look_again(&snapshot);
         let again = self.again.after(again);
-        let actions = decide::give_back(&self.owned());
+        let actions = decide::release(&self.owned());
         self.perform(actions, &snapshot, &mut pass);
         self.pool.kick();
 

@@ -16,6 +16,11 @@ impl Run {
         if dry_run { Self::Dry } else { Self::Real }
     }
 
+    /// As requests say it.
+    pub fn is_dry(self) -> bool {
+        self == Self::Dry
+    }
+
     /// `would wipe`, or `wiped`.
     pub(super) fn tense(self, verb: &str, done: &str) -> String {
         match self {

@@ -21,8 +21,8 @@ pub struct Ballot<'a> {
     pub claimed: &'a BTreeMap<SetRef, u32>,
     /// How many of the disks of a LocalVolume's class none of its paths leads to now.
     pub astray: &'a BTreeMap<SetRef, u32>,
-    /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
-    pub given_back: &'a BTreeSet<DiskId>,
+    /// Ids of the devices that a person released: nobody takes them until they are adopted.
+    pub released: &'a BTreeSet<DiskId>,
     /// Whether the set's layout fits on the device.
     pub fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
 }

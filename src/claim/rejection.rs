@@ -31,7 +31,7 @@ pub enum Rejection {
     DoesNotFit(LayoutError),
     NotZeros(NotZeros),
     Health(Unwell),
-    GivenBack,
+    Released,
     UnstableIdentity,
     /// What it is called may be the name of the USB bridge that it is in.
     NamedByBridge,
@@ -102,7 +102,7 @@ impl fmt::Display for Rejection {
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
             Self::NotZeros(why) => why.fmt(f),
             Self::Health(why) => why.fmt(f),
-            Self::GivenBack => f.write_str("released; `localpool disk adopt` lets sets claim it again"),
+            Self::Released => f.write_str("released; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: another disk may have that path \
                              after a reboot")

@@ -66,49 +66,45 @@ pub fn health(local: &Local, output: Format) -> Result<String> {
     Err(nobody(local))
 }
 
-pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
-    let request = DiskRequest { disk: disk.to_owned(), dry_run };
+pub fn release_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
+    let request = DiskRequest { disk: disk.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(
-        || alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), run: Run::asked(dry_run) }, dry_run),
-        Ok,
-    )
+    asked.map_or_else(|| alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), run }, run), Ok)
 }
 
-pub fn adopt_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
-    let request = DiskRequest { disk: disk.to_owned(), dry_run };
+pub fn adopt_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
+    let request = DiskRequest { disk: disk.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
-    asked
-        .map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), run: Run::asked(dry_run) }, dry_run), Ok)
+    asked.map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), run }, run), Ok)
 }
 
-pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<String>> {
+pub fn adopt_volume(local: &Local, volume: &str, run: Run) -> Result<Vec<String>> {
     let _: VolumeId = volume.parse()?;
-    let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
+    let request = VolumeRequest { volume_id: volume.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
     asked.ok_or_else(|| nobody(local))
 }
 
 /// Says which of several disks has a volume.
-pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool) -> Result<Vec<String>> {
-    let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run };
+pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, run: Run) -> Result<Vec<String>> {
+    let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
-    let verb = Verb::SettleVolume { volume, keep: keep.to_owned(), run: Run::asked(dry_run) };
-    asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
+    let verb = Verb::SettleVolume { volume, keep: keep.to_owned(), run };
+    asked.map_or_else(|| alone(local, &verb, run), Ok)
 }
 
 /// Begins a new journal and keeps the damaged one beside it.
-pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
-    let request = SetAsideRequest { dry_run };
+pub fn set_aside_journal(local: &Local, run: Run) -> Result<Vec<String>> {
+    let request = SetAsideRequest { dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.set_aside_journal(request).await?.into_inner().lines))?;
     if asked.is_none() && matches!(StateDir::at(&local.state_dir).load(JOURNAL), Ok(None)) {
         bail!("there is no {JOURNAL} in {}", local.state_dir.display());
     }
-    asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { run: Run::asked(dry_run) }, dry_run), Ok)
+    asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { run }, run), Ok)
 }
 
 /// Forgets which cluster the node was in. A running agent has read that already, and does not change.
-pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
+pub fn set_aside_cluster(local: &Local, run: Run) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     let dir = local.state_dir.display();
     let cluster = match state.load(CLUSTER_FILE) {
@@ -117,9 +113,9 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     };
     let then = "at its next start the agent asks the API server which cluster this is; disks whose label names another \
                 cluster are not served until `localpool disk adopt`";
-    let done = match dry_run {
-        true => format!("would keep {CLUSTER_FILE} in {dir}, which names {cluster}, under another name"),
-        false => {
+    let done = match run {
+        Run::Dry => format!("would keep {CLUSTER_FILE} in {dir}, which names {cluster}, under another name"),
+        Run::Real => {
             let kept = state.keep_copy(CLUSTER_FILE, "cluster.was")?;
             state.store(CLUSTER_FILE, "")?;
             format!("kept {CLUSTER_FILE} in {dir}, which names {cluster}, as {kept}")
@@ -187,8 +183,11 @@ fn is_nobody(status: &tonic::Status) -> bool {
 }
 
 /// A verb while no agent runs.
-fn alone(local: &Local, verb: &Verb, dry_run: bool) -> Result<Vec<String>> {
-    if dry_run { pretend(local, verb) } else { be_agent(local, verb) }
+fn alone(local: &Local, verb: &Verb, run: Run) -> Result<Vec<String>> {
+    match run {
+        Run::Dry => pretend(local, verb),
+        Run::Real => be_agent(local, verb),
+    }
 }
 
 /// Does a verb as the agent of this machine, under its lock.
@@ -281,13 +280,13 @@ mod tests {
     fn the_cluster_of_a_node_is_forgotten_and_kept_under_another_name_and_a_dry_run_does_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
-        assert!(set_aside_cluster(&local, false).is_err(), "there is none");
+        assert!(set_aside_cluster(&local, Run::Real).is_err(), "there is none");
         let state = StateDir::at(dir.path());
         state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
-        let said = set_aside_cluster(&local, true).expect("said").join("\n");
+        let said = set_aside_cluster(&local, Run::Dry).expect("said").join("\n");
         assert!(said.contains("would keep") && said.contains("uid-1"), "{said}");
         assert_eq!(observer::known_cluster(&state).expect("read").as_deref(), Some("uid-1"));
-        let said = set_aside_cluster(&local, false).expect("done").join("\n");
+        let said = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
         let kept = said.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
         assert_eq!(state.load(kept).expect("read").as_deref(), Some("uid-1\n"));
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
@@ -295,7 +294,7 @@ mod tests {
         let local = Local { state_dir: dir.path().to_owned(), ..local };
         let state = StateDir::at(dir.path());
         std::fs::write(dir.path().join(CLUSTER_FILE), [0xff, 0xfe]).expect("written");
-        let said = set_aside_cluster(&local, false).expect("done").join("\n");
+        let said = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
         assert!(said.contains("not text"), "{said}");
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
     }
@@ -304,7 +303,7 @@ mod tests {
     fn a_journal_that_is_no_text_stops_no_dry_run_and_no_answer_is_not_taken_for_nobody() {
         let dir = tempfile::tempdir().expect("a directory");
         let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
-        let said = set_aside_journal(&local, false).expect_err("there is none").to_string();
+        let said = set_aside_journal(&local, Run::Real).expect_err("there is none").to_string();
         assert!(said.contains("there is no journal.json"), "{said}");
         std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");
         let said = unknown(&local, &StateDir::at(dir.path())).expect("said");

@@ -95,6 +95,7 @@ impl Discovery {
     }
 
     /// The same with another timeout for a device that hangs.
+    #[cfg(any(test, feature = "testing"))]
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
         self.timeouts = Timeouts::new(bound);
         self

@@ -67,6 +67,13 @@ enum Decision {
     ByContent,
 }
 
+/// What is built on a device that may be a disk of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Above {
+    PoolDisk,
+    Other,
+}
+
 impl<'a> Machine<'a> {
     pub fn new(owner: &'a Owner, all: &'a [RawDisk]) -> Self {
         let by_name = all.iter().map(|raw| (&raw.name, raw)).collect();
@@ -227,7 +234,10 @@ impl<'a> Machine<'a> {
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
         // A copy that became the disk may be built on the device that it was copied from.
-        let is_ours = self.ours.contains(&id::hardware_id(raw, None));
+        let above = match self.ours.contains(&id::hardware_id(raw, None)) {
+            true => Above::PoolDisk,
+            false => Above::Other,
+        };
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
@@ -236,7 +246,7 @@ impl<'a> Machine<'a> {
                 if let Some(reason) = on_bare(slave).or_else(|| on_bare(whole)) {
                     return Some(reason);
                 }
-                if self.is_pool_disk(whole, records, is_ours) {
+                if self.is_pool_disk(whole, records, above) {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
@@ -255,14 +265,14 @@ impl<'a> Machine<'a> {
 
     /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. A
     /// device that is a path or a member of something else is no such disk.
-    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>, is_ours_above: bool) -> bool {
+    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>, above: Above) -> bool {
         match records.get(&whole.name) {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
             Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
                 let hardware = id::hardware_id(whole, None);
                 self.component(whole).is_none()
-                    && (self.ours.contains(&hardware) || !is_ours_above && self.copies.contains(&hardware))
+                    && (self.ours.contains(&hardware) || above == Above::Other && self.copies.contains(&hardware))
             }
         }
     }

@@ -126,12 +126,14 @@ impl RealDisk {
     }
 
     /// The same disk with another limit on how long [`Disk::exclusive`] waits.
+    #[cfg(any(test, feature = "testing"))]
     pub fn waiting_at_most(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
         self
     }
 
     /// The same with another limit on how long [`PartitionMap::unmap`] waits for readers.
+    #[cfg(any(test, feature = "testing"))]
     pub fn waiting_for_readers_at_most(mut self, readers_may_take: Duration) -> Self {
         self.readers_may_take = readers_may_take;
         self

@@ -179,7 +179,7 @@ impl Mounts for DryHost {
         self.real.mounts().is_read_only(node)
     }
 
-    fn set_read_only(&self, node: &Path, _: bool) -> Result<(), HostError> {
+    fn set_access(&self, node: &Path, _: TargetAccess) -> Result<(), HostError> {
         refused("change who may write to", node)
     }
 
@@ -356,7 +356,7 @@ mod tests {
             dry.filesystems().make(FsKind::Ext4, path, Uuid::nil()),
             dry.mounts().mount(path, path, FsKind::Ext4, &[]),
             dry.mounts().unmount(path),
-            dry.mounts().set_read_only(path, true),
+            dry.mounts().set_access(path, TargetAccess::ReadOnly),
         ];
         for one in refused {
             let error = one.expect_err("it would be done").to_string();

@@ -95,6 +95,7 @@ impl RealFilesystems {
     }
 
     /// Takes the tools from elsewhere.
+    #[cfg(any(test, feature = "testing"))]
     pub fn with_search_path(self, path: &OsStr) -> Self {
         Self { search_path: Some(path.to_owned()), ..self }
     }

@@ -25,6 +25,7 @@ use nix::{
 };
 
 use super::extent::Extent;
+use super::port::TargetAccess;
 
 /// `struct blkpg_ioctl_arg`.
 #[repr(C)]
@@ -177,8 +178,8 @@ pub fn is_read_only(device: impl AsFd) -> io::Result<bool> {
 }
 
 /// BLKROSET.
-pub fn set_read_only(device: impl AsFd, read_only: bool) -> io::Result<()> {
-    let flag = c_int::from(read_only);
+pub fn set_access(device: impl AsFd, access: TargetAccess) -> io::Result<()> {
+    let flag = c_int::from(access.is_read_only());
     // SAFETY: the descriptor is open for the call, and the kernel reads one int from `flag`.
     unsafe { blkroset(device.as_fd().as_raw_fd(), &raw const flag) }?;
     Ok(())

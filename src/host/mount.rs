@@ -169,8 +169,8 @@ impl Mounts for RealMounts {
         device::is_read_only(node)
     }
 
-    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError> {
-        device::set_read_only(node, read_only)
+    fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError> {
+        device::set_access(node, access)
     }
 
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {

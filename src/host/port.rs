@@ -93,7 +93,7 @@ pub struct FsIdentity {
     pub uuid: Option<uuid::Uuid>,
 }
 
-/// What a bind mount lets its user do at its target.
+/// What a bind mount lets its user do at its target, or a device everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetAccess {
     ReadWrite,
@@ -137,7 +137,7 @@ pub trait Mounts: Send + Sync {
 
     /// BLKROGET and BLKROSET: a read-only bind of a device node keeps nobody from writing to the device.
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
-    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;
+    fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError>;
 
     /// Bytes and inodes of the filesystem at `path`.
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;

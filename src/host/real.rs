@@ -58,6 +58,7 @@ impl RealHost {
     }
 
     /// The same with another timeout for a scan that hangs.
+    #[cfg(any(test, feature = "testing"))]
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
         self.timeouts = Mutex::new(Timeouts::new(bound));
         self

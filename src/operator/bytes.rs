@@ -1,8 +1,8 @@
-//! Sizes: objects have signed ones, as in their schemas; ours are unsigned.
+//! Sizes and counts: objects have signed ones, as in their schemas; ours are unsigned.
 
-/// Bytes in the type of objects.
-pub fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// Bytes, or a count, in the type of objects.
+pub fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
 }
 
 /// Bytes in our type; a negative number is no valid size.

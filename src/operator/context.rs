@@ -128,6 +128,7 @@ impl NodeOperator {
     }
 
     /// Measures the age of requests by another clock.
+    #[cfg(any(test, feature = "testing"))]
     pub fn by_clock(self, clock: fn() -> Timestamp) -> Self {
         Self { clock, ..self }
     }

@@ -81,6 +81,7 @@ impl Leader {
     }
 
     /// Sets another time for which an object stays after nobody asks for it any more.
+    #[cfg(any(test, feature = "testing"))]
     pub fn leaving_for(self, left_for: SignedDuration) -> Self {
         Self { left_for, ..self }
     }

@@ -6,6 +6,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::stores::Stores;
 use crate::api::crd::Phase;
+use crate::operator::bytes::signed;
 use crate::operator::spec::{self, phase};
 
 const PHASES: [(Phase, &str); 7] = [
@@ -61,7 +62,7 @@ impl Metrics {
         let all = stores.volumes.all();
         for (wanted, name) in PHASES {
             let count = all.iter().filter(|volume| phase(volume) == wanted).count();
-            self.volumes.with_label_values(&[name]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.volumes.with_label_values(&[name]).set(signed(count));
         }
         let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
         let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));

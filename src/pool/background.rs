@@ -102,7 +102,7 @@ impl Background {
 
     /// Starts a worker on a disk that has something to do and none at it.
     pub fn give(&self, member: &Member) {
-        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || member.set_worker(true) {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || !member.begin_work() {
             return;
         }
         let (member, stopping, news) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.news));
@@ -111,7 +111,7 @@ impl Background {
             let is_news = news.take_in(member.id(), &ended);
             // Only now: what the next worker comes to must not be overtaken by what this one came to.
             if !matches!(ended, Ended::Idle(_)) {
-                member.set_worker(false);
+                member.end_work();
             }
             news.worked.notify();
             if is_news {

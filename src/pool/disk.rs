@@ -159,7 +159,7 @@ impl PoolDisk {
         release(&self.content).map(drop).map_err(|source| ApplyError::plan(&self.disk.path(), source))
     }
 
-    /// Gives the disk back, blank. It must hold no volume.
+    /// Releases the disk, blank. It must hold no volume.
     pub fn release(&mut self) -> Result<(), ApplyError> {
         let released = self.change(release);
         match released {

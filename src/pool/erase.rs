@@ -48,7 +48,7 @@ pub fn work(member: &LabelledDisk) -> Result<Progress, ApplyError> {
                 Some(job) => (job, true),
                 // Under the lock: who gives work from now on finds no worker, and starts one.
                 None => {
-                    member.set_worker(false);
+                    member.end_work();
                     return Ok(Progress::Idle);
                 }
             },

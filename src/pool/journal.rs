@@ -1,4 +1,4 @@
-//! What a node must remember that no disk can say: raw claims, disks that a person gave back, and which disks there are
+//! What a node must remember that no disk can say: raw claims, disks that a person released, and which disks there are
 //! even while they are away. Pure.
 //!
 //! Everything else is on the disks, and survives the loss of this document.
@@ -47,7 +47,7 @@ pub struct Journal {
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<DiskId, KnownDisk>,
-    /// Ids of disks, labelled or bare, that a person gave up or gave back, until they are in the pool again.
+    /// Ids of disks, labelled or bare, that a person gave up or released, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
     /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last:

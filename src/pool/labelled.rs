@@ -147,9 +147,14 @@ impl LabelledDisk {
         self.worker.load(Ordering::SeqCst)
     }
 
-    /// Marks whether a worker is on it; gives whether one was.
-    pub fn set_worker(&self, is_there: bool) -> bool {
-        self.worker.swap(is_there, Ordering::SeqCst)
+    /// Marks that a worker is on it; `false` if one was already.
+    pub fn begin_work(&self) -> bool {
+        !self.worker.swap(true, Ordering::SeqCst)
+    }
+
+    /// Marks that no worker is on it any more.
+    pub fn end_work(&self) {
+        self.worker.store(false, Ordering::SeqCst);
     }
 
     /// Has the worker try again what somebody holds on it; gives whether there is any.

@@ -252,11 +252,19 @@ impl Member {
         }
     }
 
-    /// Marks whether a worker is on it; gives whether one was.
-    pub fn set_worker(&self, is_there: bool) -> bool {
+    /// Marks that a worker is on it; `false` if one was already.
+    pub fn begin_work(&self) -> bool {
         match self {
-            Self::Labelled(member) => member.set_worker(is_there),
-            Self::Bare(member) => member.set_worker(is_there),
+            Self::Labelled(member) => member.begin_work(),
+            Self::Bare(member) => member.begin_work(),
+        }
+    }
+
+    /// Marks that no worker is on it any more.
+    pub fn end_work(&self) {
+        match self {
+            Self::Labelled(member) => member.end_work(),
+            Self::Bare(member) => member.end_work(),
         }
     }
 }

@@ -16,6 +16,11 @@ use crate::host::KernelName;
 use crate::operator::node::PassSummary;
 use crate::pool::{DiskView, Standing};
 
+/// A size or a count in the type of gauges.
+pub(super) fn level(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
 /// A figure of a set: its metric's name, its help text, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
@@ -90,14 +95,13 @@ impl SetMetrics {
     pub fn read(&self, disks: &[DiskView]) {
         let Some((node, seen)) = self.source.get() else { return };
         let Some(seen) = seen.borrow().clone() else { return };
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.discovered.with_label_values(&[node.as_str()]).set(number(seen.links.len()));
+        self.discovered.with_label_values(&[node.as_str()]).set(level(seen.links.len()));
         let sets = count(disks, &seen);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not reported any more.
             gauges.reset();
             for (SetName { namespace, name }, counts) in &sets {
-                gauges.with_label_values(&[node.as_str(), namespace, name]).set(number(figure(counts)));
+                gauges.with_label_values(&[node.as_str(), namespace, name]).set(level(figure(counts)));
             }
         }
     }
@@ -168,10 +172,10 @@ mod tests {
 
     fn seen() -> PassSummary {
         let rejected = [
-            ("sdb", Rejection::GivenBack),
+            ("sdb", Rejection::Released),
             ("sdc", Rejection::NotNamed),
             ("sdd", Rejection::InSet(set("other"))),
-            ("loop0", Rejection::GivenBack),
+            ("loop0", Rejection::Released),
         ];
         let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];

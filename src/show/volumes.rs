@@ -75,17 +75,21 @@ pub fn render(views: &[VolumeView], format: Format) -> Result<String, ShowError>
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(&VolumeList { volumes: rows }).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&VolumeList { volumes: rows }).map_err(ShowError::Yaml)?,
-        Format::Table | Format::Wide => table(&rows, format == Format::Wide),
+        // The last column is for `wide` only.
+        Format::Table => table(&rows, HEADER.len() - 1),
+        Format::Wide => table(&rows, HEADER.len()),
     })
 }
 
-fn table(rows: &[VolumeRow], wide: bool) -> String {
+const HEADER: [&str; 7] = ["ID", "NAME", "STATE", "SIZE", "USE", "SET", "DISK"];
+
+/// The first so many columns.
+fn table(rows: &[VolumeRow], columns: usize) -> String {
     if rows.is_empty() {
         return "no volumes on the disks of this node's pool\n".to_owned();
     }
-    let mut lines = vec![["ID", "NAME", "STATE", "SIZE", "USE", "SET", "DISK"].map(str::to_owned)];
+    let mut lines = vec![HEADER.map(str::to_owned)];
     lines.extend(rows.iter().map(VolumeRow::cells));
-    let columns = if wide { 7 } else { 6 };
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();

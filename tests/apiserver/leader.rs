@@ -8,6 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::operator::controller::{DeletedNodePolicy, Leader, Metrics};
 use localpool::operator::volume::abandon;
@@ -233,7 +234,7 @@ async fn the_device_pool_of_a_deleted_node_goes_when_no_volume_of_that_node_is_l
     until("the pool of a node without volumes goes", async || (!there(empty).await).then_some(())).await;
     stage.see(id, "marked", gone_mark).await;
     assert!(there(used).await, "its volumes are not given up");
-    abandon(stage.client.clone(), id, false).await.expect("given up");
+    abandon(stage.client.clone(), id, Run::Real).await.expect("given up");
     until("it goes after its last volume", async || (!there(used).await).then_some(())).await;
     assert!(there(&nodes[2]).await);
 }
@@ -264,19 +265,19 @@ async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
         assert!(matches!(&answer, Err(Error::Precondition(said)) if said.contains(&words)), "{answer:?}");
     }
     let marked = stage.objects.get(&id.to_string()).await.expect("it is there");
-    let dry = abandon(stage.client.clone(), id, true).await.expect("it could be given up");
+    let dry = abandon(stage.client.clone(), id, Run::Dry).await.expect("it could be given up");
     assert!(dry[0].starts_with("would give up"), "{dry:?}");
     assert_eq!(stage.objects.get(&id.to_string()).await.expect("it is there"), marked, "nothing was done");
 
     stage.node(&node).await;
     stage.see(id, "not marked any more", |object| !gone_mark(object)).await;
     stage.volumes.create(wanted(&name, on(&node))).await.expect("it is there");
-    let refused = abandon(stage.client.clone(), id, false).await.expect_err("its node exists");
+    let refused = abandon(stage.client.clone(), id, Run::Real).await.expect_err("its node exists");
     assert!(refused.to_string().contains("exists"), "{refused}");
 
     stage.delete_node(&node).await;
     stage.persistent(&name, id, &node).await;
-    let lines = abandon(stage.client.clone(), id, false).await.expect("given up");
+    let lines = abandon(stage.client.clone(), id, Run::Real).await.expect("given up");
     assert!(lines[1].contains(&format!("PersistentVolume {name}")), "{lines:?}");
     assert!(stage.is_gone(id).await);
     stage.volumes.delete(id).await.expect("its PersistentVolume may go");

@@ -27,7 +27,7 @@ impl Reconciler {
         match standing {
             Standing::Missing => {}
             Standing::NotReady(why) => {
-                return Err(AdminError::Here { disk: id.to_string(), at: path.display().to_string(), why });
+                return Err(AdminError::Here { disk: id.clone(), at: path, why });
             }
             Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_string())),
         }
@@ -104,7 +104,7 @@ impl Reconciler {
     /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes
     /// may name it.
     fn give_up_unknown(&mut self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
-        let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.to_string(), source })?;
+        let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.clone(), source })?;
         if self.has_lost(id) {
             return self.give_up_lost(id, run);
         }

@@ -22,7 +22,7 @@ use crate::pool::{data_area, places};
 impl Reconciler {
     /// What these sets take, and have wiped.
     pub(in crate::agent) fn elect(&mut self, snapshot: &Snapshot, rules: &[Rule]) -> Election {
-        let (counts, astray, given_back) =
+        let (counts, astray, released) =
             (self.counts(rules), self.astray(snapshot, rules), self.pool.journal().released());
         let candidacies = self.candidacies(snapshot, rules);
         let ballot = Ballot {
@@ -31,7 +31,7 @@ impl Reconciler {
             candidacies: &candidacies,
             claimed: &counts,
             astray: &astray,
-            given_back: &given_back,
+            released: &released,
             fits,
         };
         let asked = devices_to_ask(&ballot);

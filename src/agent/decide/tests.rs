@@ -138,16 +138,16 @@ mod owners {
     }
 
     #[test]
-    fn a_disk_is_given_back_when_it_is_done_with_and_its_set_says_so() {
+    fn a_disk_is_released_when_it_is_done_with_and_its_set_says_so() {
         let releases = Arc::new(Rule { reclaim: Reclaim::Release, ..sample::rule("fast") });
         let done = Owned { is_done_with: true, rule: Some(Arc::clone(&releases)), ..member(&releases) };
-        assert_eq!(give_back(std::slice::from_ref(&done)), [Action::GiveBack { id: DiskId::named("gpt-1") }]);
+        assert_eq!(release(std::slice::from_ref(&done)), [Action::Release { id: DiskId::named("gpt-1") }]);
         let keeps =
             Owned { rule: Some(Arc::new(Rule { reclaim: Reclaim::Keep, ..(*releases).clone() })), ..done.clone() };
         let used = Owned { is_done_with: false, ..done.clone() };
         let away = Owned { is_ready: false, ..done.clone() };
         let of_nobody = Owned { rule: None, ..done };
-        assert_eq!(give_back(&[keeps, used, away, of_nobody]), []);
+        assert_eq!(release(&[keeps, used, away, of_nobody]), []);
     }
 }
 

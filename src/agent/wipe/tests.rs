@@ -302,7 +302,7 @@ fn an_empty_table_is_wiped_and_one_with_partitions_is_not_though_the_kernel_show
 }
 
 #[test]
-fn a_disk_that_an_older_set_would_take_or_that_was_given_back_is_not_wiped() {
+fn a_disk_that_an_older_set_would_take_or_that_was_released_is_not_wiped() {
     let older = Rule { created: 1, ..sample::rule("older") };
     let mut case = Case::new(&["fake0"], vec![older, order(&["/dev/fake0"])]);
     case.mkfs("fake0");

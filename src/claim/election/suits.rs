@@ -111,7 +111,7 @@ impl<'a> SetTurn<'_, 'a> {
     /// The disk that a partition is on.
     pub(super) fn disk_of(&self, device: &Device) -> Option<&'a RawDisk> {
         match &device.raw.kind {
-            DeviceKind::Partition(partition) => self.hall.disks.get(partition.disk.as_str()).copied(),
+            DeviceKind::Partition(partition) => self.hall.disks.get(&partition.disk).copied(),
             _ => None,
         }
     }
@@ -119,8 +119,8 @@ impl<'a> SetTurn<'_, 'a> {
     /// Whether a device that nobody has is of use to the set.
     pub(super) fn can_use(&self, device: &'a Device) -> Result<(), Rejection> {
         let ballot = self.hall.ballot;
-        if ballot.given_back.contains(&device.id) {
-            return Err(Rejection::GivenBack);
+        if ballot.released.contains(&device.id) {
+            return Err(Rejection::Released);
         }
         let astray = ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
         if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
@@ -149,7 +149,7 @@ impl<'a> SetTurn<'_, 'a> {
             let health = self.hall.candidacy(device).health.clone().unwrap_or_else(silent);
             least.check(&health).map_err(Rejection::Health)?;
         }
-        match taken.get(device.raw.name.as_str()) {
+        match taken.get(&device.raw.name) {
             Some(older) => Err(Rejection::OlderSet((*older).clone())),
             None => Ok(()),
         }

@@ -40,7 +40,7 @@ struct Case<'a> {
     candidacies: BTreeMap<KernelName, Candidacy>,
     claimed: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
-    given_back: BTreeSet<DiskId>,
+    released: BTreeSet<DiskId>,
     fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
 }
 
@@ -52,14 +52,14 @@ impl<'a> Case<'a> {
             candidacies: candidacies_of(devices, &ripe),
             claimed: BTreeMap::new(),
             astray: BTreeMap::new(),
-            given_back: BTreeSet::new(),
+            released: BTreeSet::new(),
             fits: anything_fits,
         }
     }
 
     fn ballot(&self) -> Ballot<'_> {
-        let Self { rules, devices, candidacies, claimed, astray, given_back, fits } = self;
-        Ballot { rules, devices, candidacies, claimed, astray, given_back, fits: *fits }
+        let Self { rules, devices, candidacies, claimed, astray, released, fits } = self;
+        Ballot { rules, devices, candidacies, claimed, astray, released, fits: *fits }
     }
 
     fn elect(&self) -> Election {
@@ -197,12 +197,12 @@ fn network_disks_are_left_where_a_set_excludes_them() {
 }
 
 #[test]
-fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
+fn a_device_that_was_released_is_left_and_its_set_says_so() {
     let devices = disks(&["sda", "sdb"]);
-    let given_back = BTreeSet::from([devices[0].id.clone()]);
-    let election = Case { given_back, ..Case::new(&[rule("any")], &devices) }.elect();
+    let released = BTreeSet::from([devices[0].id.clone()]);
+    let election = Case { released, ..Case::new(&[rule("any")], &devices) }.elect();
     assert_eq!(took(&election, "any"), ["sdb"]);
-    assert_eq!(left(&election, "any", "sda"), Rejection::GivenBack);
+    assert_eq!(left(&election, "any", "sda"), Rejection::Released);
 }
 
 #[test]

@@ -8,14 +8,14 @@ use crate::claim::{
     rule::Rule,
 };
 use crate::device::{Attachments, Device, NotFree, Verdict, label::SetRef};
-use crate::host::RawDisk;
+use crate::host::{KernelName, RawDisk};
 
 /// What is the same for all sets of an election.
 pub(super) struct Hall<'a> {
     pub(super) ballot: &'a Ballot<'a>,
     /// Those that some set may have, in the order in which all of them choose.
     pub(super) devices: Vec<&'a Device>,
-    pub(super) disks: HashMap<&'a str, &'a RawDisk>,
+    pub(super) disks: HashMap<&'a KernelName, &'a RawDisk>,
     pub(super) attachments: Attachments<'a>,
     pub(super) unknown: Candidacy,
 }
@@ -28,7 +28,7 @@ impl<'a> Hall<'a> {
         devices.sort_by_key(|device| (&device.id, &device.raw.name));
         let candidates = ballot.devices.iter().filter(|device| !is_bare(device));
         let raws: Vec<&RawDisk> = candidates.map(|device| &device.raw).collect();
-        let disks = raws.iter().map(|raw| (raw.name.as_str(), *raw)).collect();
+        let disks = raws.iter().map(|raw| (&raw.name, *raw)).collect();
         Self { ballot, devices, disks, attachments: Attachments::new(raws), unknown: Candidacy::default() }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Hall<'a> {
 }
 
 /// Who took or waits for a device, by kernel name.
-pub(super) type TakenBy<'a> = HashMap<&'a str, &'a SetRef>;
+pub(super) type TakenBy<'a> = HashMap<&'a KernelName, &'a SetRef>;
 
 pub(super) fn is_pool(device: &Device) -> bool {
     device.verdict == Verdict::Ours

@@ -143,11 +143,11 @@ impl Mounts for FakeMounts {
         Ok(locked(&self.state).read_only.contains(node))
     }
 
-    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError> {
+    fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError> {
         let mut state = locked(&self.state);
-        match read_only {
-            true => state.read_only.insert(node.to_owned()),
-            false => state.read_only.remove(node),
+        match access {
+            TargetAccess::ReadOnly => state.read_only.insert(node.to_owned()),
+            TargetAccess::ReadWrite => state.read_only.remove(node),
         };
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::error::HostError;
 use crate::host::links::node_number;
-use crate::host::port::Mount;
+use crate::host::port::{Mount, TargetAccess};
 use crate::host::raw::DevNo;
 use crate::host::{ioctl, mountinfo};
 
@@ -62,8 +62,8 @@ pub fn is_read_only(node: &Path) -> Result<bool, HostError> {
     open(node).and_then(|device| ioctl::is_read_only(&device)).map_err(|source| failed("look at", node, source))
 }
 
-pub fn set_read_only(node: &Path, read_only: bool) -> Result<(), HostError> {
-    let set = open(node).and_then(|device| ioctl::set_read_only(&device, read_only));
+pub fn set_access(node: &Path, access: TargetAccess) -> Result<(), HostError> {
+    let set = open(node).and_then(|device| ioctl::set_access(&device, access));
     set.map_err(|source| failed("set the read-only flag of", node, source))
 }
 

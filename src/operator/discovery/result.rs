@@ -9,6 +9,7 @@ use crate::device::{
     FactKind, FactValue, NodeName,
     fact_table::{CHILDREN, EMPTY, POOL_PARTITION, REFUSAL, VERDICT, in_results},
 };
+use crate::operator::bytes::signed;
 use crate::show::DeviceRow;
 
 /// The label of the proposal, and the label that the operator uses today.
@@ -43,14 +44,14 @@ pub fn labels(node: &NodeName) -> BTreeMap<String, String> {
 pub fn status(rows: &[DeviceRow]) -> DiscoveryResultStatus {
     let all: Vec<DiscoveredDevice> = rows.iter().filter(|row| is_listed(row)).map(device).collect();
     let available = all.iter().filter(|device| device.status.state == DeviceState::Available).count();
-    let device_count = count(all.len());
+    let device_count = signed(all.len());
     let devices = fit(all, ROOM);
     DiscoveryResultStatus {
         discovered_time_stamp: String::new(),
-        omitted_count: device_count - count(devices.len()),
+        omitted_count: device_count - signed(devices.len()),
         discovered_devices: devices,
         device_count,
-        available_count: count(available),
+        available_count: signed(available),
     }
 }
 
@@ -122,10 +123,6 @@ fn fit(mut devices: Vec<DiscoveredDevice>, room: usize) -> Vec<DiscoveredDevice>
         }
     }
     devices.into_iter().zip(keep).filter_map(|(device, keep)| keep.then_some(device)).collect()
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

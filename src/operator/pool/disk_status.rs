@@ -59,7 +59,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         size: signed(*size),
         free: signed(*free),
         erasing: signed(*erasing),
-        volumes: i64::try_from(*volumes).unwrap_or(i64::MAX),
+        volumes: signed(*volumes),
         state,
         message,
         health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),

@@ -169,8 +169,8 @@ fn status(
         false => ("AgentReady", "the node's agent is running"),
     };
     DevicePoolStatus {
-        disk_count: count(disks.len()),
-        volume_count: count(disks.iter().map(|disk| disk.volumes).sum()),
+        disk_count: signed(disks.len()),
+        volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
         largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
@@ -229,8 +229,8 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> Se
         name: set.name.name.clone(),
         uid: set.uid.clone(),
         class: rule.class.clone(),
-        devices: count(own().count()),
-        partitions: count(own().map(|disk| disk.partitions).sum()),
+        devices: signed(own().count()),
+        partitions: signed(own().map(|disk| disk.partitions).sum::<usize>()),
         available: signed(mount.available),
         largest: signed(mount.largest),
         smallest: signed(mount.smallest),
@@ -266,7 +266,7 @@ fn outcome<'a>(seen: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
 
 /// As many as may be named, and how many more there are.
 fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
-    let omitted = count(all.len().saturating_sub(NAMED));
+    let omitted = signed(all.len().saturating_sub(NAMED));
     all.truncate(NAMED);
     (all, omitted)
 }
@@ -304,10 +304,6 @@ fn missing(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     paths.take(NAMED).cloned().collect()
 }
 
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
 
@@ -342,7 +338,7 @@ mod tests {
             set: rule.set.clone(),
             takes: Vec::new(),
             would_take: names().collect(),
-            rejected: names().map(|name| (name, Rejection::GivenBack)).collect(),
+            rejected: names().map(|name| (name, Rejection::Released)).collect(),
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -371,7 +367,7 @@ mod tests {
             set: rule.set.clone(),
             takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
-            rejected: vec![("sdc".into(), Rejection::GivenBack)],
+            rejected: vec![("sdc".into(), Rejection::Released)],
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -385,7 +381,7 @@ mod tests {
         let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
         let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
         assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
-        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::GivenBack.to_string()));
+        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::Released.to_string()));
     }
 
     #[test]
@@ -404,7 +400,7 @@ mod tests {
             lost("sda", Rejection::InSet(again)),
             lost("sdb", Rejection::OlderSet(rule("a").set)),
             lost("sdc", Rejection::InSet(rule("c").set)),
-            lost("sdd", Rejection::GivenBack),
+            lost("sdd", Rejection::Released),
         ];
         let seen =
             PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };

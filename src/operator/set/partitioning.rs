@@ -111,7 +111,7 @@ mod tests {
         let left = [
             ("sdb", Rejection::TooYoung(Ripeness::Unseen)),
             ("sdc", Rejection::WaitsForMinimum { ripe: 1, least: 2 }),
-            ("sdx", Rejection::GivenBack),
+            ("sdx", Rejection::Released),
         ];
         let said = partitioning(&rule, Some(&outcome(&["sda", "sdd", "sde"], &left)), &disks, &seen(&["sde"]));
         let said: Vec<_> = said.iter().map(|line| (line.device.as_str(), line.state)).collect();

@@ -15,6 +15,7 @@ use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
+    bytes::signed,
     condition::{ConditionState, condition},
     event::{EventNote, clip},
 };
@@ -121,7 +122,7 @@ pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
     let of_node =
         |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
     let mut all: Vec<(usize, usize, Value)> = nodes.into_iter().enumerate().flat_map(of_node).collect();
-    let omitted = i64::try_from(all.len().saturating_sub(LEFT)).unwrap_or(i64::MAX);
+    let omitted = signed(all.len().saturating_sub(LEFT));
     all.sort_by_key(|(at, node, _)| (*at, *node));
     all.truncate(LEFT);
     all.sort_by_key(|(at, node, _)| (*node, *at));

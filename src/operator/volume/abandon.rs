@@ -5,12 +5,13 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::objects::{VolumeApi, Write};
+use crate::agent::Run;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses if the node exists.
-pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, OperatorError> {
+pub async fn abandon(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>, OperatorError> {
     let objects = VolumeApi::new(client.clone());
     let name = id.to_string();
     let refused = |words: String| Err(OperatorError::Refused(words));
@@ -26,11 +27,11 @@ pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<
         ));
     }
     let claim = object.spec.volume_name.clone();
-    let mut lines = vec![match dry_run {
-        true => format!("would give up volume {id} ({claim}) of the deleted node {node}"),
-        false => format!("gave up volume {id} ({claim}) of the deleted node {node}"),
+    let mut lines = vec![match run {
+        Run::Dry => format!("would give up volume {id} ({claim}) of the deleted node {node}"),
+        Run::Real => format!("gave up volume {id} ({claim}) of the deleted node {node}"),
     }];
-    if !dry_run {
+    if run == Run::Real {
         let again = || refused(format!("PoolVolume {id} changed meanwhile: run this again"));
         match objects.delete(&object).await? {
             Write::Changed => return again(),

@@ -48,7 +48,7 @@ pub enum CreateStep {
 #[derive(Debug)]
 pub enum AfterWithdrawal {
     /// An earlier call created it: begin again.
-    Anew,
+    Again,
     /// Its node refuses it: ask another node if there is one, else give this answer.
     Elsewhere(Error),
     Answer(Error),
@@ -67,7 +67,7 @@ pub fn step(wanted: &VolumeRequest, object: Option<&PoolVolume>, facts: CreateFa
     }
     if object.metadata.deletion_timestamp.is_some() {
         return match never_accepted(object) {
-            true => CreateStep::Withdraw(AfterWithdrawal::Anew),
+            true => CreateStep::Withdraw(AfterWithdrawal::Again),
             false => aborted(format!("the object of the volume is being deleted, and node {node} writes it again")),
         };
     }
@@ -78,7 +78,7 @@ fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<
     let node = &object.spec.node;
     let own = object.uid().is_some_and(|uid| facts.own_uid == Some(uid.as_str()));
     if !allows(&wanted.nodes, node) {
-        return CreateStep::Withdraw(AfterWithdrawal::Anew);
+        return CreateStep::Withdraw(AfterWithdrawal::Again);
     }
     if phase(object) == Phase::Pending {
         if let Some(what) = difference(object, wanted) {
@@ -98,7 +98,7 @@ fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<
     }
     // The reason that an earlier call was given may not hold any more.
     if !own {
-        return CreateStep::Withdraw(AfterWithdrawal::Anew);
+        return CreateStep::Withdraw(AfterWithdrawal::Again);
     }
     match refusal(object) {
         error @ Error::Exhausted(_) => CreateStep::Withdraw(AfterWithdrawal::Elsewhere(error)),
@@ -180,7 +180,7 @@ mod tests {
         match act {
             CreateStep::Make => "make".to_owned(),
             CreateStep::Wait(until) => format!("wait {until:?}"),
-            CreateStep::Withdraw(AfterWithdrawal::Anew) => "withdraw, anew".to_owned(),
+            CreateStep::Withdraw(AfterWithdrawal::Again) => "withdraw, again".to_owned(),
             CreateStep::Withdraw(AfterWithdrawal::Elsewhere(error)) => format!("withdraw, elsewhere, {}", kind(&error)),
             CreateStep::Withdraw(AfterWithdrawal::Answer(error)) => format!("withdraw, {}", kind(&error)),
             CreateStep::Answer(Ok(())) => "ok".to_owned(),
@@ -237,7 +237,7 @@ mod tests {
     fn an_earlier_calls_refusal_is_withdrawn_and_asked_anew() {
         for own_uid in [None, Some("another")] {
             let acts = table(&wanted("pvc-1"), CreateFacts { own_uid, ..FACTS }, |object| object);
-            assert_eq!(acts[..4], ["wait Silent", "withdraw, anew", "withdraw, anew", "wait Over"]);
+            assert_eq!(acts[..4], ["wait Silent", "withdraw, again", "withdraw, again", "wait Over"]);
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let mut wanted = wanted("pvc-1");
         wanted.nodes = Nodes::Preferred(vec!["other".into()]);
         let acts =
-            ["withdraw, anew", "withdraw, anew", "withdraw, anew", "aborted", "exists", "precondition", "aborted"];
+            ["withdraw, again", "withdraw, again", "withdraw, again", "aborted", "exists", "precondition", "aborted"];
         assert_eq!(table(&wanted, FACTS, |object| object), acts);
         wanted.nodes = Nodes::AnyOf(vec!["other".into(), "n".into()]);
         assert_eq!(table(&wanted, FACTS, |object| object)[4], "ok");
@@ -314,7 +314,7 @@ mod tests {
     fn what_is_being_deleted_is_waited_for_unless_no_agent_ever_accepted_it() {
         let wanted = wanted("pvc-1");
         let acts = table(&wanted, FACTS, being_deleted);
-        assert_eq!(acts[..3], ["withdraw, anew", "withdraw, anew", "withdraw, anew"]);
+        assert_eq!(acts[..3], ["withdraw, again", "withdraw, again", "withdraw, again"]);
         assert_eq!(acts[3..], ["aborted", "aborted", "aborted", "aborted"]);
         let ordered = |mut object: PoolVolume| {
             object.spec.intent = Intent::Delete;

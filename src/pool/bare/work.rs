@@ -29,7 +29,7 @@ impl BareDevice {
                 (Some(disk), Some(erasing)) => match self.may_erase(&mut state, &claim)? {
                     Some(alone) => (disk, alone, claim, erasing),
                     None => {
-                        self.set_worker(false);
+                        self.end_work();
                         return Ok(Progress::Idle);
                     }
                 },
@@ -41,7 +41,7 @@ impl BareDevice {
                     return Ok(Progress::Worked);
                 }
                 (None, _) | (Some(_), None) => {
-                    self.set_worker(false);
+                    self.end_work();
                     return Ok(Progress::Idle);
                 }
             }

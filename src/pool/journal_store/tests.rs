@@ -59,7 +59,7 @@ fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
 }
 
 #[test]
-fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_given_back_is_not_missed() {
+fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_released_is_not_missed() {
     let store = store();
     look(&store, &one(), &[A]);
     store.note(&one(), 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
@@ -89,7 +89,7 @@ fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_do
 fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
     let store = store();
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
-    assert!(store.known(|_| true).is_empty(), "a disk that was given back meanwhile is not missed");
+    assert!(store.known(|_| true).is_empty(), "a disk that was released meanwhile is not missed");
     look(&store, &one(), &[]);
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
     assert_eq!(on(&store, &one()), Vec::<VolumeId>::new());

@@ -1,4 +1,4 @@
-//! Giving a disk back: it becomes as blank as it was found.
+//! The release of a disk: it becomes as blank as it was found.
 //!
 //! The label says *releasing* first, so that a stop anywhere is recognised and carried on: as long as the
 //! backup table is there, it and the label prove the disk ours. A label alone means nothing, so it goes last.

@@ -187,13 +187,12 @@ impl Work {
     ) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
-        let read_only = access.is_read_only();
-        if is_read_only != read_only {
+        if is_read_only != access.is_read_only() {
             if !elsewhere.is_empty() {
                 let words = "a raw block volume is either read-only or writable at all its targets".to_owned();
                 return Err(Error::Precondition(words));
             }
-            mounts.set_read_only(&view.node, read_only).map_err(|e| failed("set the device's read-only flag", e))?;
+            mounts.set_access(&view.node, access).map_err(|e| failed("set the device's read-only flag", e))?;
         }
         mounts.make_target(target, TargetKind::File).map_err(|e| bad_target("target_path", e))?;
         mounts.bind(&view.node, target, access).map_err(|e| failed("bind-mount the device node", e))
@@ -227,7 +226,7 @@ impl Work {
             return Ok(());
         }
         let made = mounts.is_read_only(&view.node).and_then(|is_read_only| match is_read_only {
-            true => mounts.set_read_only(&view.node, false),
+            true => mounts.set_access(&view.node, TargetAccess::ReadWrite),
             false => Ok(()),
         });
         // A dead device must not keep a target mounted.

@@ -70,6 +70,13 @@ pub struct Discoveries {
     metrics: Metrics,
 }
 
+/// What came of an object.
+struct CarriedOut {
+    state: DaemonState,
+    /// Everything that can be done was done.
+    is_complete: bool,
+}
+
 impl Discoveries {
     pub fn new(
         client: Client,
@@ -164,9 +171,9 @@ impl Discoveries {
                 },
                 None => {
                     in_charge = Some(object);
-                    let (state, complete) = self.carry_out(object).await;
-                    done &= complete;
-                    state
+                    let carried_out = self.carry_out(object).await;
+                    done &= carried_out.is_complete;
+                    carried_out.state
                 }
             };
             let status = decide::decide(object, &state);
@@ -193,9 +200,10 @@ impl Discoveries {
         Ok(ours)
     }
 
-    /// Makes the DaemonSet what an object wants. Returns the state, and whether everything that can be done was done.
-    async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (DaemonState, bool) {
-        let refused = |reason, message| (DaemonState::Refused { reason, message }, true);
+    /// Makes the DaemonSet what an object wants.
+    async fn carry_out(&self, object: &LocalVolumeDiscovery) -> CarriedOut {
+        let refused =
+            |reason, message| CarriedOut { state: DaemonState::Refused { reason, message }, is_complete: true };
         let Some(template) = &self.template else {
             let message = "the controller has no DaemonSet to run (--discovery-daemonset is not set): install \
                            localpool by the chart";
@@ -222,7 +230,8 @@ impl Discoveries {
                 Err(error) => {
                     let message = error_message(&error);
                     self.note(Err::<(), _>(error));
-                    return (DaemonState::Refused { reason: "DaemonSetNotWritten", message }, false);
+                    let state = DaemonState::Refused { reason: "DaemonSetNotWritten", message };
+                    return CarriedOut { state, is_complete: false };
                 }
             },
         };
@@ -236,7 +245,7 @@ impl Discoveries {
         let creating = Creating::of(&live, &pods);
         daemons.troubles.extend(self.stuck(&creating).await);
         // The passage of time changes no object, so look again later.
-        (DaemonState::Running(daemons), !lacking && creating.is_empty())
+        CarriedOut { state: DaemonState::Running(daemons), is_complete: !lacking && creating.is_empty() }
     }
 
     /// What the object asks for, and how many nodes it selects; or everything that is wrong with it.

@@ -52,7 +52,7 @@ impl ClusterVolumes {
                         Write::Done(()) => {
                             latest.learn(None);
                             match then {
-                                AfterWithdrawal::Anew => {}
+                                AfterWithdrawal::Again => {}
                                 AfterWithdrawal::Elsewhere(error) => {
                                     tried.push(seen.spec.node.clone());
                                     refusal = Some(error);
