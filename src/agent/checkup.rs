@@ -19,7 +19,7 @@ use self::mounted::Expected;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
-use crate::host::{DiskReport, Host, Incarnation, RawDisk, chain, timeout};
+use crate::host::{DiskReport, Health, Host, Incarnation, RawDisk, chain, timeout};
 use crate::pool::Pool;
 
 /// A checkup at least this often: the counters of the kernel come with no event.
@@ -116,6 +116,8 @@ impl Checkup {
         if memory.of != of {
             *memory = new();
         }
+        // A question that failed once says nothing new: what the disk reported before counts until it reports again.
+        let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
         let seen = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
         memory.counters.findings(&seen)

@@ -63,7 +63,7 @@ pub struct ReasonRow {
 }
 
 const AT_ONCE: Duration = Duration::ZERO;
-/// A temperature, or a counter that stopped rising, must stay so for this time.
+/// A temperature, a counter that stopped rising, or a free inode must stay so for this time.
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 macro_rules! reasons {
@@ -168,8 +168,7 @@ reasons! {
          there, unmount the other filesystem, and find out what mounted it. Then: docs/health.md, \"Mount a volume \
          again\".";
     FilesystemReadOnly: Volume, Look, Inaccessible, AT_ONCE,
-        "The filesystem is read-only. The kernel makes it so after an error, unless the class has the mount option \
-         `ro`.",
+        "The filesystem has become read-only, as the kernel makes it after an error.",
         "Look at the disk's health and at `dmesg` first. If the disk is at fault, copy the data away while it can be \
          read. Then: docs/health.md, \"Mount a volume again\".";
     FilesystemShutDown: Volume, Look, Inaccessible, AT_ONCE,
@@ -179,7 +178,7 @@ reasons! {
         "The filesystem has counted errors: ext4 in its own structure, btrfs in what it reads and writes.",
         "Back the data up first. ext4: docs/health.md, \"Mount a volume again\", checks it and clears the count. \
          btrfs: `btrfs scrub start`, then `btrfs device stats --reset`.";
-    InodesExhausted: Volume, Look, Degraded, AT_ONCE,
+    InodesExhausted: Volume, Look, Degraded, TEN_MINUTES,
         "The filesystem has no free inode: no file can be made, though there may be free space.",
         "Delete files that nobody needs, or expand the volume if it can grow.";
     NodeGone: Volume, Cluster, Inaccessible, AT_ONCE,

@@ -278,3 +278,19 @@ fn a_mount_whose_source_has_another_name_is_looked_at_where_the_volume_is_expect
     assert!(node.look());
     assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly"]);
 }
+
+#[test]
+fn a_question_that_fails_once_takes_nothing_back_that_the_disk_reported_before() {
+    let mut node = node();
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    node.look();
+    assert_eq!(node.reasons("fake0"), ["DiskFailing"]);
+    node.host.set_health("fake0", Health::Unknown("the command failed".to_owned()));
+    node.agent.reports().all_changed();
+    node.look();
+    assert_eq!(node.reasons("fake0"), ["DiskFailing"]);
+    node.host.set_health("fake0", Health::Passed);
+    node.agent.reports().all_changed();
+    node.look();
+    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+}
