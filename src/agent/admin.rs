@@ -30,7 +30,7 @@ pub enum AdminError {
     #[error("{disk}, which was {}, is not missing: {why}; to give it up, unplug it first", at.display())]
     Here { disk: DiskId, at: PathBuf, why: String },
     #[error("this node has no disk {disk}, and the API server does not report whether a volume of this node is on it")]
-    NotTold {
+    VolumesNotRead {
         disk: DiskId,
         #[source]
         source: OwnError,

@@ -114,14 +114,15 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
         }
     }
     for (id, hardware) in &members.hardware {
-        let is_told = actions.iter().any(|action| matches!(action, Action::Withhold { id: told, .. } if told == id));
+        let is_withheld =
+            actions.iter().any(|action| matches!(action, Action::Withhold { id: told, .. } if told == id));
         let is_here = members.labelled.iter().any(|member| member.id == *id && !member.is_missing);
         let is_it = |device: &Device| {
             device.unread.is_some()
                 && !id::may_be_of_bridge(&device.raw, None)
                 && id::hardware_id(&device.raw, None) == *hardware
         };
-        if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
+        if let (false, false, Some(at)) = (is_withheld, is_here, snapshot.devices.iter().position(is_it)) {
             actions.push(withhold(snapshot, id, at));
         }
     }

@@ -241,7 +241,7 @@ impl Reconciler {
     }
 
     /// What stands against the bare devices that are here.
-    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, pass: &mut PassState) {
+    pub(super) fn report_bare(&self, snapshot: &Snapshot, pass: &mut PassState) {
         for (id, _) in self.pool.journal().bare_claims() {
             let (Some(at), Some(Member::Bare(bare))) =
                 (places_of(snapshot, &id).first().copied(), self.pool.member(&id))

@@ -23,7 +23,7 @@ impl Reconciler {
     /// the journal was written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
         if self.pool.journal().knows_volumes() {
-            self.untold = None;
+            self.volumes_unread = None;
             return Ok(());
         }
         let error = match self.ask(Wanted::Own) {
@@ -31,7 +31,7 @@ impl Reconciler {
             Err(not_yet) => OwnError::from(not_yet),
             Ok(answers) => match self.learn_own(answers.own) {
                 Ok(_) => {
-                    self.untold = None;
+                    self.volumes_unread = None;
                     return Ok(());
                 }
                 Err(error) => {
@@ -41,14 +41,14 @@ impl Reconciler {
                         "the PoolVolumes of this node were not read: until they are, localpool erases nothing and \
                          makes no volume on a bare device, and adds no labelled disk that the journal does not know"
                     );
-                    self.untold = Some(why);
+                    self.volumes_unread = Some(why);
                     error
                 }
             },
         };
         // Only an empty journal waits. A sound one knows its devices; of a damaged one the ids were gleaned.
         match self.pool.journal().is_new() {
-            true => Err(DiscoveryError::NotTold(Box::new(error))),
+            true => Err(DiscoveryError::VolumesNotRead(Box::new(error))),
             false => Ok(()),
         }
     }

@@ -39,7 +39,7 @@ pub struct Reconciler {
     pub(super) again: Backoff,
     pub(super) question: Question,
     /// Why the PoolVolumes were not read when that was last tried.
-    pub(super) untold: Option<String>,
+    pub(super) volumes_unread: Option<String>,
     /// How many were begun.
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
@@ -67,7 +67,7 @@ pub struct PassReport {
     /// member offers now, none offers.
     pub knows_all: bool,
     /// Why the PoolVolumes could not be read. Bare devices offer nothing until they are.
-    pub untold: Option<String>,
+    pub volumes_unread: Option<String>,
     /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
     pub ripe_in: Option<Duration>,
 }
@@ -81,7 +81,7 @@ impl PassReport {
             outcomes: Vec::new(),
             claimed: Vec::new(),
             knows_all: false,
-            untold: None,
+            volumes_unread: None,
             ripe_in: None,
         }
     }
@@ -97,7 +97,7 @@ impl Reconciler {
             knows_sets: false,
             again: Backoff::new(LOOK_AGAIN, LOOK_AGAIN_AT_MOST),
             question: Question::default(),
-            untold: None,
+            volumes_unread: None,
             passes: 0,
             errands: Timeouts::new(ERRAND),
             claims_under_way: BTreeMap::new(),
@@ -152,11 +152,11 @@ impl Reconciler {
     /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
         let (mut snapshot, claims_under_way) = self.observe()?;
-        let was_told = self.pool.journal().knows_volumes();
+        let had_read_volumes = self.pool.journal().knows_volumes();
         let mut pass = PassState::default();
         let actions = decide::come_and_go(&snapshot, &self.members(), &claims_under_way);
         self.perform(actions, &snapshot, &mut pass);
-        self.tell_of_bare(&snapshot, &mut pass);
+        self.report_bare(&snapshot, &mut pass);
         self.unusable = std::mem::take(&mut pass.unusable);
         pass.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
         self.pool.looked_at(std::mem::take(&mut pass.unread));
@@ -164,7 +164,7 @@ impl Reconciler {
         let actions = decide::belong(&self.owned(), &self.rules);
         self.perform(actions, &snapshot, &mut pass);
         self.know_labelled();
-        self.tell_wiped(&snapshot, &mut pass.problems);
+        self.report_wiped(&snapshot, &mut pass.problems);
 
         let (outcomes, wrong) = self.take(&mut snapshot, &mut pass);
         let again = self.retry_held()
@@ -179,12 +179,12 @@ impl Reconciler {
         self.pool.kick();
 
         // What turned out not to be blank gives way to others.
-        let told_since = !was_told && self.pool.journal().knows_volumes();
-        let stale = (unsure || wrong.0 || pass.is_stale() || told_since).then_some(Duration::ZERO);
+        let read_since = !had_read_volumes && self.pool.journal().knows_volumes();
+        let stale = (unsure || wrong.0 || pass.is_stale() || read_since).then_some(Duration::ZERO);
         let ripe_in = [self.next_ripe(&snapshot), again, self.wipe_in(&snapshot), stale].into_iter().flatten().min();
-        let (PassState { problems, claimed, .. }, untold) = (pass, self.untold.clone());
-        let knows_all = self.knows_sets && (was_told || untold.is_some());
-        Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, knows_all, untold })
+        let (PassState { problems, claimed, .. }, volumes_unread) = (pass, self.volumes_unread.clone());
+        let knows_all = self.knows_sets && (had_read_volumes || volumes_unread.is_some());
+        Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, knows_all, volumes_unread })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.

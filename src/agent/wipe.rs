@@ -69,7 +69,7 @@ impl Reconciler {
     }
 
     /// What was destroyed on a disk is reported until the disk is not blank any more.
-    pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
+    pub(super) fn report_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
             let Some(Memo { at, what: words, .. }) = before.get(&device.raw) else { continue };

@@ -89,7 +89,7 @@ fn refused(error: &AdminError) -> Status {
             Status::failed_precondition(words)
         }
         AdminError::Disk(_) | AdminError::Pool(_) => Status::failed_precondition(words),
-        AdminError::NotTold { .. } => Status::unavailable(words),
+        AdminError::VolumesNotRead { .. } => Status::unavailable(words),
         AdminError::Look(_) | AdminError::Open(_) => Status::internal(words),
     }
 }

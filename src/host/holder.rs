@@ -115,17 +115,17 @@ fn local_mounts(pid: u32) -> Vec<String> {
 }
 
 fn is_local(pid: u32, descriptor: &str, mounts: &[String]) -> bool {
-    let mount = told_of(pid, descriptor, "mnt_id:");
+    let mount = fdinfo_field(pid, descriptor, "mnt_id:");
     mount.is_some_and(|mount| mounts.contains(&mount))
 }
 
 /// By the flags of the descriptor. If they cannot be read, it has been closed.
 fn may_write(pid: u32, descriptor: &str) -> bool {
-    let flags = told_of(pid, descriptor, "flags:").and_then(|flags| i32::from_str_radix(&flags, 8).ok());
+    let flags = fdinfo_field(pid, descriptor, "flags:").and_then(|flags| i32::from_str_radix(&flags, 8).ok());
     flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
-fn told_of(pid: u32, descriptor: &str, what: &str) -> Option<String> {
+fn fdinfo_field(pid: u32, descriptor: &str, what: &str) -> Option<String> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
     info.lines().find_map(|line| line.strip_prefix(what)).map(|told| told.trim().to_owned())
 }

@@ -35,12 +35,12 @@ pub struct PassSummary {
     /// room.
     pub knows_all: bool,
     /// Why the PoolVolumes of this node could not be read.
-    pub untold: Option<String>,
+    pub volumes_unread: Option<String>,
 }
 
 impl PassSummary {
     pub fn of(pass: &PassReport) -> Self {
-        let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
+        let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, volumes_unread, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is not reported as a device that a set does not take.
         let links = snapshot.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
@@ -53,8 +53,8 @@ impl PassSummary {
         let unstable = ids(&|device, _| id::hardware_id(&device.raw, None).is_path());
         let mismatched = ids(&|device, label| is_other(&id::hardware_id(&device.raw, None), &label.hardware.id));
         let (outcomes, problems) = (outcomes.clone(), problems.clone());
-        let (knows_all, untold) = (*knows_all, untold.clone());
-        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, untold }
+        let (knows_all, volumes_unread) = (*knows_all, volumes_unread.clone());
+        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, volumes_unread }
     }
 }
 

@@ -43,8 +43,8 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
     for crd in crd::all() {
         let name = crd.name_any();
         let found = api.get_opt(&name).await.map_err(OperatorError::api(format!("reading the CRD {name}")))?;
-        let foreign = found.as_ref().is_some_and(|found| !found.annotations().contains_key(SCHEMA_ANNOTATION));
-        if foreign && ownership == Ownership::Respect {
+        let is_others = found.as_ref().is_some_and(|found| !found.annotations().contains_key(SCHEMA_ANNOTATION));
+        if is_others && ownership == Ownership::Respect {
             refused.push(name);
             continue;
         }

@@ -57,11 +57,11 @@ where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    keep_telling(&store, watched, decode, |_| {}).await;
+    keep_with_events(&store, watched, decode, |_| {}).await;
 }
 
 /// Keeps a store for ever, and reports each event after it is in the store.
-pub(super) async fn keep_telling<K, T>(
+pub(super) async fn keep_with_events<K, T>(
     store: &Store<K>,
     watched: Watched<T>,
     decode: impl Fn(T) -> Decoded<K>,

@@ -97,7 +97,7 @@ impl Content {
     }
 
     /// Entries of types that are not ours: occupied, and never changed.
-    pub fn foreign(&self) -> impl Iterator<Item = (u32, &Entry)> {
+    pub fn entries_of_others(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let ours = [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE];
         self.table
             .entries()

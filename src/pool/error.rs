@@ -39,7 +39,7 @@ pub enum PoolError {
         "the PoolVolumes of this node were not read yet, and volume {id} may be on a device for which the journal has \
          another record"
     )]
-    NotTold { id: VolumeId },
+    VolumesNotRead { id: VolumeId },
     #[error("volume {id} cannot be used: {why}")]
     Conflict { id: VolumeId, why: String },
     #[error("the conflict of volume {id} cannot be settled: {why}")]

@@ -1,4 +1,4 @@
-//! What a node must remember that no disk can say: raw claims, disks that a person released, and which disks there are
+//! What a node must remember that no disk can say: bare claims, disks that a person released, and which disks there are
 //! even while they are away. Pure.
 //!
 //! Everything else is on the disks, and survives the loss of this document.

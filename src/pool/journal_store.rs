@@ -174,7 +174,7 @@ impl JournalStore {
         self.journal().released.clone()
     }
 
-    /// Remembers not to claim a disk again; its raw claim, if it had one or lost one, ends with the same write.
+    /// Remembers not to claim a disk again; its bare claim, if it had one or lost one, ends with the same write.
     pub fn release(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             let (claim, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
@@ -268,7 +268,7 @@ impl JournalStore {
         })
     }
 
-    /// Changes a raw claim; its generation grows with each change.
+    /// Changes a bare claim; its generation grows with each change.
     pub fn change_bare<T>(&self, disk: &DiskId, change: impl FnOnce(&mut BareClaim) -> T) -> Result<T, StoreError> {
         self.part_bare(disk, None, change)
     }

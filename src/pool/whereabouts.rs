@@ -96,8 +96,8 @@ impl Pool {
             let why = "was not read yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
         }
-        let is_told = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
-        let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_told(one)).collect();
+        let is_listed = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
+        let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_listed(one)).collect();
         unasked.extend(unread.into_iter().filter(|one| self.member(&one.disk).is_none()));
         unasked
     }
@@ -137,7 +137,7 @@ impl Pool {
             return Err(PoolError::NotLookedAt { id });
         }
         if !self.journal().knows_volumes() {
-            return Err(PoolError::NotTold { id });
+            return Err(PoolError::VolumesNotRead { id });
         }
         self.is_nowhere_else(id)?;
         let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge != Knowledge::Whole;

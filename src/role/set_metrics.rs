@@ -190,7 +190,7 @@ mod tests {
             unstable: BTreeSet::from([DiskId::named("a")]),
             mismatched: BTreeSet::from([DiskId::named("b")]),
             knows_all: true,
-            untold: None,
+            volumes_unread: None,
         }
     }
 

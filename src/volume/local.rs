@@ -175,7 +175,7 @@ impl From<PoolError> for Error {
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::NotLookedAt { .. } | PoolError::NotTold { .. } | PoolError::BeingZeroed { .. } => {
+            PoolError::NotLookedAt { .. } | PoolError::VolumesNotRead { .. } | PoolError::BeingZeroed { .. } => {
                 Error::Aborted(words)
             }
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Hangs { .. } => {

@@ -95,7 +95,7 @@ impl Reconciler {
     }
 
     /// What PoolVolumes say now. The journal gets it in a dry run as well, because it is a fact.
-    fn tell_own(&mut self) -> Result<Vec<ReportedVolume>, OwnError> {
+    fn reported_volumes(&mut self) -> Result<Vec<ReportedVolume>, OwnError> {
         let own = self.ask(Wanted::Own)?.own?;
         self.learn_own(Ok(own.clone()))?;
         Ok(own)
@@ -104,7 +104,7 @@ impl Reconciler {
     /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes
     /// may name it.
     fn give_up_unknown(&mut self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
-        let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.clone(), source })?;
+        let own = self.reported_volumes().map_err(|source| AdminError::VolumesNotRead { disk: id.clone(), source })?;
         if self.has_lost(id) {
             return self.give_up_lost(id, run);
         }

@@ -9,7 +9,7 @@ pub enum DiscoveryError {
     #[error("could not look for block devices")]
     Scan(#[source] HostError),
     #[error("the disks are not read before it is known which of them have volumes")]
-    NotTold(#[source] Box<dyn std::error::Error + Send + Sync>),
+    VolumesNotRead(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("{name} is gone")]
     Gone { name: KernelName },
     #[error("{name} is not the same device as before")]
@@ -27,7 +27,7 @@ impl DiscoveryError {
     /// Whether a later look may succeed without an event of the device.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Scan(_) | Self::NotTold(_) => true,
+            Self::Scan(_) | Self::VolumesNotRead(_) => true,
             Self::NotSeen { name: _, why } | Self::NotFree { name: _, why } => why.retryable(),
             Self::Gone { .. } | Self::Changed { .. } | Self::ChangedContent { .. } => false,
         }

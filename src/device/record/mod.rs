@@ -76,7 +76,7 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
     match choose(&copies, &MARK) {
         Ok(choice) => with_table(choice, &copies, labels),
         Err(TableRefusal::Absent) => without_table(&labels),
-        Err(TableRefusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
+        Err(TableRefusal::OfOthers(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
         Err(TableRefusal::Broken(words)) => Record::Broken(words),
         Err(TableRefusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
     }

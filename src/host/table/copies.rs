@@ -66,7 +66,7 @@ pub enum TableRefusal {
     Absent,
     /// Somebody else's; the words say what was found.
     #[error("{0}")]
-    Foreign(String),
+    OfOthers(String),
     /// A localpool table, but contradicted by what lies beside it in a way that no stopped write explains.
     #[error("{0}")]
     Broken(String),
@@ -186,10 +186,10 @@ fn believe(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal> {
             choose_backup(copies, damage, backup, mark)
         }
         (Err(TableError::Unreadable { source, .. }), _) => Err(unreadable(source)),
-        (Err(e), _) if !e.is_damage() => Err(TableRefusal::Foreign(e.to_string())),
+        (Err(e), _) if !e.is_damage() => Err(TableRefusal::OfOthers(e.to_string())),
         (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, mark),
         (Err(_), Err(TableError::Unreadable { source, .. })) => Err(unreadable(source)),
-        (Err(_), Err(e)) if !e.is_damage() => Err(TableRefusal::Foreign(format!("a lone backup: {e}"))),
+        (Err(_), Err(e)) if !e.is_damage() => Err(TableRefusal::OfOthers(format!("a lone backup: {e}"))),
         (Err(primary), Err(backup)) => Err(without_table(copies, primary, backup)),
     }
 }
@@ -201,7 +201,7 @@ fn choose_primary(
     mark: &Mark,
 ) -> Result<Choice, TableRefusal> {
     if !primary.is_marked(mark) {
-        return Err(TableRefusal::Foreign("a GPT without localpool's label".into()));
+        return Err(TableRefusal::OfOthers("a GPT without localpool's label".into()));
     }
     let mut stale = Vec::new();
     let of = backup.as_ref().map_or_else(TableError::disk, |backup| Some(backup.disk()));
@@ -225,7 +225,7 @@ fn choose_backup(
     mark: &Mark,
 ) -> Result<Choice, TableRefusal> {
     if !backup.is_marked(mark) {
-        return Err(TableRefusal::Foreign(format!("a backup GPT without localpool's label ({damage})")));
+        return Err(TableRefusal::OfOthers(format!("a backup GPT without localpool's label ({damage})")));
     }
     if let Some(disk) = damage.disk().filter(|disk| *disk != backup.disk()) {
         return Err(two_disks(backup, disk));
@@ -248,13 +248,13 @@ fn without_table(copies: &TableCopies, primary: &TableError, backup: &TableError
     let absent = |e: &TableError| matches!(e, TableError::NoSignature { .. });
     match (&copies.other_sector, &copies.mbr) {
         _ if !absent(primary) || !absent(backup) => {
-            TableRefusal::Foreign(format!("a damaged GPT: {primary}; {backup}"))
+            TableRefusal::OfOthers(format!("a damaged GPT: {primary}; {backup}"))
         }
         (Err(e), _) | (_, Err(e)) => unreadable(e),
-        (Ok(Some(sector)), _) => TableRefusal::Foreign(format!("a GPT for sectors of {sector} bytes")),
+        (Ok(Some(sector)), _) => TableRefusal::OfOthers(format!("a GPT for sectors of {sector} bytes")),
         (Ok(None), Ok(Mbr::None)) => TableRefusal::Absent,
-        (Ok(None), Ok(Mbr::Protective)) => TableRefusal::Foreign("a protective MBR without a GPT".into()),
-        (Ok(None), Ok(mbr)) => TableRefusal::Foreign(mbr.to_string()),
+        (Ok(None), Ok(Mbr::Protective)) => TableRefusal::OfOthers("a protective MBR without a GPT".into()),
+        (Ok(None), Ok(mbr)) => TableRefusal::OfOthers(mbr.to_string()),
     }
 }
 

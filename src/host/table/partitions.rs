@@ -140,7 +140,7 @@ impl Table {
     }
 
     /// Partitions of types that are not ours.
-    pub fn foreign<'a>(&'a self, mark: &'a Mark) -> impl Iterator<Item = (u32, &'a Entry)> {
+    pub fn entries_of_others<'a>(&'a self, mark: &'a Mark) -> impl Iterator<Item = (u32, &'a Entry)> {
         self.entries.iter().filter(|(_, entry)| !mark.types.contains(&entry.kind)).map(|(n, entry)| (*n, entry))
     }
 

@@ -36,7 +36,7 @@ pub enum TableWriteError {
     #[error("another program has changed the table: {what}")]
     ChangedUnderneath { what: String },
     #[error("partition {number} does not belong to localpool")]
-    Foreign { number: u32 },
+    EntryOfOthers { number: u32 },
     #[error("partition {guid} would change its number from {from} to {to}")]
     Renumbered { guid: Uuid, from: u32, to: u32 },
     #[error("the new table {why}")]
@@ -136,9 +136,9 @@ pub fn wipe_backup(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
 }
 
 fn check_wipe(mark: &Mark, table: &Table, found: &Result<Table, TableError>) -> Result<(), TableWriteError> {
-    let foreign = |table: &Table| table.foreign(mark).next().map(|(number, _)| number);
+    let foreign = |table: &Table| table.entries_of_others(mark).next().map(|(number, _)| number);
     if let Some(number) = foreign(table).or_else(|| found.as_ref().ok().and_then(foreign)) {
-        return Err(TableWriteError::Foreign { number });
+        return Err(TableWriteError::EntryOfOthers { number });
     }
     let other = |disk: Uuid| Err(TableWriteError::Occupied { what: format!("a table of disk {disk}") });
     let of = found.as_ref().map_or_else(TableError::disk, |found| Some(found.disk()));
@@ -181,9 +181,9 @@ fn check_change(dev: &dyn BlockDevice, mark: &Mark, old: &Table, new: &Table) ->
     if new.size() == old.size() && new.usable() != old.usable() {
         return shape("has another usable space");
     }
-    for (number, entry) in old.foreign(mark).chain(new.foreign(mark)) {
+    for (number, entry) in old.entries_of_others(mark).chain(new.entries_of_others(mark)) {
         if old.get(number) != Some(entry) || new.get(number) != Some(entry) {
-            return Err(TableWriteError::Foreign { number });
+            return Err(TableWriteError::EntryOfOthers { number });
         }
     }
     for (&to, entry) in new.entries() {

@@ -78,10 +78,10 @@ fn device(DeviceRow { facts }: &DeviceRow) -> DiscoveredDevice {
         _ => DeviceState::Unknown,
     };
     // The partitions of a pool disk are its volumes.
-    let is_told = |name: &str| name != CHILDREN || verdict != Some("Ours");
-    let told = in_results().map(|(fact, _)| fact).filter(|fact| is_told(fact.name));
-    let told = told.filter_map(|fact| Some((fact.name, accepted(fact.kind(), fact.among(facts)?)?)));
-    DiscoveredDevice::new(told.collect(), DeviceStatus { state, reason: refusal.map(clean) })
+    let is_shown = |name: &str| name != CHILDREN || verdict != Some("Ours");
+    let shown = in_results().map(|(fact, _)| fact).filter(|fact| is_shown(fact.name));
+    let shown = shown.filter_map(|fact| Some((fact.name, accepted(fact.kind(), fact.among(facts)?)?)));
+    DiscoveredDevice::new(shown.collect(), DeviceStatus { state, reason: refusal.map(clean) })
 }
 
 /// A value as the schema of the result accepts it; `None` for one that the schema does not know, such as a word of a

@@ -178,7 +178,7 @@ fn status(
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), seen.untold.as_deref(), config, &before.conditions),
+            claiming(pool.journal().sound().err(), seen.volumes_unread.as_deref(), config, &before.conditions),
         ],
     }
 }
@@ -186,14 +186,14 @@ fn status(
 /// Whether new disks are claimed at all.
 fn claiming(
     damaged: Option<StoreError>,
-    untold: Option<&str>,
+    volumes_unread: Option<&str>,
     config: &NodeConfig,
     before: &[KubeCondition],
 ) -> KubeCondition {
     if let Some(error) = damaged {
         return condition(before, "Claiming", Holds::False, "JournalDamaged", chain(&error), None);
     }
-    if let Some(why) = untold {
+    if let Some(why) = volumes_unread {
         let words = format!(
             "the PoolVolumes of this node were not read, so nothing is claimed, and bare devices offer no space: {why}"
         );

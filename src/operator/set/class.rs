@@ -21,7 +21,7 @@ pub enum Class {
     Missing,
     /// Its provisioner is our driver, whoever made it.
     Ours,
-    Foreign {
+    OtherProvisioner {
         provisioner: String,
     },
     /// The API server refuses it, for this reason.
@@ -32,7 +32,7 @@ pub fn look(found: Option<&StorageClass>) -> Class {
     match found {
         None => Class::Missing,
         Some(class) if class.provisioner == DRIVER_NAME => Class::Ours,
-        Some(class) => Class::Foreign { provisioner: class.provisioner.clone() },
+        Some(class) => Class::OtherProvisioner { provisioner: class.provisioner.clone() },
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn another_provisioners_class_is_told_from_ours() {
         let other = StorageClass { provisioner: "kubernetes.io/no-provisioner".to_owned(), ..StorageClass::default() };
-        assert_eq!(look(Some(&other)), Class::Foreign { provisioner: other.provisioner.clone() });
+        assert_eq!(look(Some(&other)), Class::OtherProvisioner { provisioner: other.provisioner.clone() });
         assert_eq!(look(None), Class::Missing);
     }
 }

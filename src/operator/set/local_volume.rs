@@ -297,7 +297,7 @@ mod tests {
     fn a_class_that_is_anothers_is_told_before_those_that_are_ours() {
         let volume = local_volume("lv", &["/dev/sdb"]);
         let read = read(&volume, &reading(&volume), &[node("a", &[])]);
-        let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
+        let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
         let classes = BTreeMap::from([("fast".to_owned(), Class::Ours), ("slow".to_owned(), foreign)]);
         let (status, _) = decide(&volume, &read, &classes, &Offers::new());
         assert_eq!(says(&status, CLASS).1, "ForeignProvisioner");

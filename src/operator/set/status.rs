@@ -182,7 +182,7 @@ pub fn class_condition(name: &str, class: &Class) -> ConditionState {
     match class {
         Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
         Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
-        Class::Foreign { provisioner } => (
+        Class::OtherProvisioner { provisioner } => (
             false,
             "ForeignProvisioner",
             format!(
@@ -338,7 +338,7 @@ mod tests {
     fn the_class_of_another_provisioner_is_told_with_the_way_out() {
         let set = set("disks", "fast");
         let read = read(&set, &reading(&set), &[node("a", &[])]);
-        let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
+        let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
         let (status, news) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
         assert!(news[0].note.contains("other.example") && news[0].note.contains("parameters.class fast"));

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::api::crd::PoolVolume;
 use crate::operator::context::NodeOperator;
 use crate::operator::store::{ListCount, Store, StoreState};
-use crate::operator::watch::{StoreEvent, Watched, decoded, keep_telling};
+use crate::operator::watch::{StoreEvent, Watched, decoded, keep_with_events};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is ignored: localpool did not make it.
@@ -86,7 +86,7 @@ pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
     let on_event = |event: StoreEvent<'_>| to_look_at(&event).into_iter().for_each(|id| operator.look_at(id));
-    keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
+    keep_with_events(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
 }
 
 /// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.

@@ -44,7 +44,7 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, O
             listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(told_by(object)?);
+            told.extend(reported_by(object)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -55,7 +55,7 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, O
 
 /// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for
 /// its device: if even the device cannot be read, nothing is known of any device.
-fn told_by(object: DynamicObject) -> Result<Option<ReportedVolume>, OperatorError> {
+fn reported_by(object: DynamicObject) -> Result<Option<ReportedVolume>, OperatorError> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
     let (id, is_made) = (name.parse().ok(), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
@@ -122,7 +122,7 @@ mod tests {
                 "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Tape"},
                 "status": {"phase": "Melting", "disk": disk},
             });
-            told_by(serde_json::from_value(value).expect("an object"))
+            reported_by(serde_json::from_value(value).expect("an object"))
         };
         let on = |disk: &str| ReportedVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
         assert_eq!(told(serde_json::json!("serial-1")).expect("its disk is read"), Some(on("serial-1")));

@@ -29,7 +29,7 @@ impl Refusal {
             PoolError::Differs { .. } => VolumeReason::Differs,
             PoolError::InUse { .. } => VolumeReason::InUse,
             PoolError::Found { .. } => VolumeReason::Found,
-            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } | PoolError::NotTold { .. } => {
+            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } | PoolError::VolumesNotRead { .. } => {
                 VolumeReason::DiskMissing
             }
             PoolError::Conflict { .. } | PoolError::NotSettled { .. } => VolumeReason::Conflict,
@@ -60,7 +60,7 @@ impl Refusal {
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::NotLookedAt { .. }
-            | PoolError::NotTold { .. }
+            | PoolError::VolumesNotRead { .. }
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. }

@@ -21,7 +21,7 @@ pub fn expected_mappings(content: &Content) -> Vec<Mapping> {
 /// shorter than its entry was growing when it stopped; it may be in use, so it is resized, not remapped.
 pub fn recover_mappings(content: &Content, mapped: &[Mapping]) -> Plan {
     let expected = expected_mappings(content);
-    let foreign: Vec<u32> = content.foreign().map(|(number, _)| number).collect();
+    let foreign: Vec<u32> = content.entries_of_others().map(|(number, _)| number).collect();
     let stale = mapped.iter().filter(|m| {
         let known = expected.iter().any(|e| e.number == m.number && e.extent.start == m.extent.start);
         !known && !foreign.contains(&m.number)

@@ -16,9 +16,9 @@ pub fn release(content: &Content) -> Result<Plan, PlanError> {
     if let Some(held) = content.held.values().next() {
         return Err(PlanError::Held { why: held.why.clone() });
     }
-    let foreign = content.foreign().count();
+    let foreign = content.entries_of_others().count();
     if foreign > 0 {
-        return Err(PlanError::Foreign { count: foreign });
+        return Err(PlanError::EntriesOfOthers { count: foreign });
     }
     let mut label = content.pruned_label();
     label.releasing = true;

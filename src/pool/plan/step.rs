@@ -125,7 +125,7 @@ pub enum PlanError {
     #[error("{why}")]
     Held { why: String },
     #[error("the disk holds {count} partitions that do not belong to localpool")]
-    Foreign { count: usize },
+    EntriesOfOthers { count: usize },
     #[error("the partition table would become invalid")]
     Table(#[from] crate::host::table::TableError),
 }

@@ -203,7 +203,7 @@ impl Work {
         let mounts = self.host.mounts();
         let table = self.mount_table()?;
         let stacked: Vec<&Mount> = table.iter().filter(|mount| mount.target == path).collect();
-        if let Some(other) = self.foreign(id, &stacked) {
+        if let Some(other) = self.mount_of_another(id, &stacked) {
             return Err(occupied(field, path, &mount_words(other)));
         }
         self.health.unmounted(id, path);
@@ -238,7 +238,7 @@ impl Work {
 
     /// A mount that cannot be this volume's. The remains of a mount whose disk is gone do not show whose they were;
     /// they count as the volume's, as they must be unmounted.
-    fn foreign<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
+    fn mount_of_another<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
         let volumes = self.pool.volumes();
         let others = || volumes.iter().filter(|view| view.id != id);
         let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_of(mount, &view.node));

@@ -100,7 +100,7 @@ fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost_
         node = start(&host, &Layout::Carved {}, told);
         let pass = node.passes().expect("looks");
         assert!(node.pool.members().is_empty() && device.content() == forged.content(), "{told:?}");
-        assert_eq!(pass.untold.as_deref(), told.as_ref().err().map(|_| "no answer"));
+        assert_eq!(pass.volumes_unread.as_deref(), told.as_ref().err().map(|_| "no answer"));
     }
 }
 

@@ -41,7 +41,7 @@ fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> MemoryDisk {
 
 fn says(dev: &MemoryDisk) -> String {
     let said = read_copies(dev).primary.unwrap_err().to_string();
-    assert!(matches!(refused(dev), TableRefusal::Foreign(_)), "{said}: a sealed table must not be written over");
+    assert!(matches!(refused(dev), TableRefusal::OfOthers(_)), "{said}: a sealed table must not be written over");
     assert!(dev.largest_read() <= LONGEST_READ, "{} bytes were read", dev.largest_read());
     said
 }
@@ -121,7 +121,7 @@ fn bad_checksums_are_told_apart_and_fall_back_to_the_backup() {
     assert!(matches!(read_copies(&dev).primary, Err(TableError::EntriesCrc { disk: DISK, .. })));
     assert_eq!(chosen(&dev).table, table);
     dev.flip(SIZE - 512 + 57, 1);
-    let TableRefusal::Foreign(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
+    let TableRefusal::OfOthers(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
     assert!(words.starts_with("a damaged GPT: the checksum of the partition entries is "), "{words}");
 }
 
@@ -166,10 +166,10 @@ fn a_lone_backup_counts_only_with_our_label() {
         let strange = Mark { label: THEIRS, ..MARK };
         let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
         assert!(
-            matches!(&refusal, TableRefusal::Foreign(words) if words.starts_with("a backup GPT without localpool's label"))
+            matches!(&refusal, TableRefusal::OfOthers(words) if words.starts_with("a backup GPT without localpool's label"))
         );
         let elsewhere = Mark { extent: Extent { start: MIB, end: 3 * MIB }, ..MARK };
-        assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::Foreign(_))));
+        assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::OfOthers(_))));
     }
 }
 
@@ -182,9 +182,9 @@ fn a_table_for_the_other_sector_size_is_seen() {
         dev.poke(SIZE - MIB, &source.bytes(SIZE - MIB, MIB));
         dev.poke(510, &[0; 2]);
         let words = format!("a GPT for sectors of {other} bytes");
-        assert_eq!(refused(&dev), TableRefusal::Foreign(words.clone()));
+        assert_eq!(refused(&dev), TableRefusal::OfOthers(words.clone()));
         dev.poke(0, &vec![0; usize::try_from(MIB).unwrap()]);
-        assert_eq!(refused(&dev), TableRefusal::Foreign(words), "a lone backup");
+        assert_eq!(refused(&dev), TableRefusal::OfOthers(words), "a lone backup");
     }
 }
 
@@ -221,7 +221,7 @@ fn a_protective_mbr_alone_is_not_a_blank_disk() {
     let (dev, _) = written(512);
     dev.poke(512, &vec![0; 33 * 512]);
     dev.poke(SIZE - 33 * 512, &vec![0; 33 * 512]);
-    assert_eq!(refused(&dev), TableRefusal::Foreign("a protective MBR without a GPT".into()));
+    assert_eq!(refused(&dev), TableRefusal::OfOthers("a protective MBR without a GPT".into()));
 }
 
 /// Every sector of both ends of a disk: of the MBR, of the primary, of the backup.

@@ -233,15 +233,16 @@ fn a_table_that_changed_underneath_is_not_written_over() {
 fn a_write_that_touches_what_is_not_ours_is_refused_before_anything_is_written() {
     let (dev, table) = written(512);
     let edit = |number, entry| write_table(&dev, &MARK, &table, &table.with(number, entry).unwrap()).unwrap_err();
-    let foreign_is_refused = |error| assert!(matches!(error, TableWriteError::Foreign { number: 128 }), "{error}");
+    let foreign_is_refused =
+        |error| assert!(matches!(error, TableWriteError::EntryOfOthers { number: 128 }), "{error}");
     foreign_is_refused(edit(128, None));
     foreign_is_refused(edit(128, Some(Entry { attributes: 0, ..foreign() })));
     foreign_is_refused(edit(128, Some(Entry { name: Name::tail("x"), ..foreign() })));
     foreign_is_refused(edit(128, Some(Entry { kind: VOLUME, ..foreign() })));
     let added = edit(9, Some(entry(THEIRS, 9, 5 * MIB, 6 * MIB)));
-    assert!(matches!(added, TableWriteError::Foreign { number: 9 }));
+    assert!(matches!(added, TableWriteError::EntryOfOthers { number: 9 }));
     let converted = edit(3, Some(Entry { kind: THEIRS, ..table.get(3).unwrap().clone() }));
-    assert!(matches!(converted, TableWriteError::Foreign { number: 3 }));
+    assert!(matches!(converted, TableWriteError::EntryOfOthers { number: 3 }));
     assert!(matches!(edit(1, None), TableWriteError::Shape { .. }));
     let moved = table.with(3, None).unwrap().with(4, table.get(3).cloned()).unwrap();
     let renumbered = write_table(&dev, &MARK, &table, &moved).unwrap_err();
@@ -268,11 +269,11 @@ fn a_first_table_goes_only_where_there_is_none() {
 #[test]
 fn a_release_wipes_no_foreign_partition_and_no_other_disk() {
     let (dev, table) = written(512);
-    assert!(matches!(wipe_primary(&dev, &MARK, &table), Err(TableWriteError::Foreign { number: 128 })));
+    assert!(matches!(wipe_primary(&dev, &MARK, &table), Err(TableWriteError::EntryOfOthers { number: 128 })));
     let bare = table.with(128, None).unwrap();
-    assert!(matches!(wipe_primary(&dev, &MARK, &bare), Err(TableWriteError::Foreign { number: 128 })));
+    assert!(matches!(wipe_primary(&dev, &MARK, &bare), Err(TableWriteError::EntryOfOthers { number: 128 })));
     let other = Table::new(Uuid::from_u128(0xbad), dev.geometry()).unwrap();
-    assert!(matches!(wipe_primary(&dev, &MARK, &other), Err(TableWriteError::Foreign { number: 128 })));
+    assert!(matches!(wipe_primary(&dev, &MARK, &other), Err(TableWriteError::EntryOfOthers { number: 128 })));
     assert!(matches!(wipe_backup(&dev, &MARK, &bare), Err(TableWriteError::Occupied { .. })));
     assert_eq!(dev.ops(), []);
 
@@ -314,7 +315,7 @@ fn a_disk_that_shrank_is_refused() {
     let said = refused(&dev.resized(SIZE / 2));
     assert_eq!(
         said,
-        TableRefusal::Foreign("the table is for a disk of 16777216 bytes, but this disk has 8388608".into())
+        TableRefusal::OfOthers("the table is for a disk of 16777216 bytes, but this disk has 8388608".into())
     );
 }
 
