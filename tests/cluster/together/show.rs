@@ -30,8 +30,8 @@ fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
 
         let table = space.kubectl(&["get", "poolvolumes"]).await;
         let (head, line) = columns(&table, name(&volume));
-        assert_eq!(head, ["NAME", "NODE", "PHASE", "SIZE", "MODE", "CLAIM", "AGE"]);
-        assert_eq!(line[1..5], [node, "Ready", "64Mi", "Filesystem"], "{table}");
+        assert_eq!(head, ["NAME", "NODE", "PHASE", "HEALTH", "SIZE", "MODE", "CLAIM", "AGE"]);
+        assert_eq!(line[1..6], [node, "Ready", "Healthy", "64Mi", "Filesystem"], "{table}");
 
         let table = space.kubectl(&["get", "localvolumesets", "--all-namespaces"]).await;
         let head = table.lines().next().unwrap_or_default();
