@@ -258,7 +258,9 @@ impl Driver {
     pub fn await_verdict(&self, node: &Path, verdict: &str, words: &str) -> String {
         let mut last = (String::new(), String::new());
         let came = eventually(SOON, || {
-            last = self.verdict(node);
+            // The agent may not have seen yet that it is there.
+            let found = found_in(&self.cli_ok(&["devices", "-o", "json"]), node);
+            last = found.unwrap_or_default();
             last.0 == verdict && last.1.contains(words)
         });
         assert!(came, "{} is {last:?}, not {verdict} with {words:?}: {}", node.display(), self.start.log());
@@ -318,12 +320,15 @@ pub fn cli(state: &Path, words: &[&str]) -> Output {
 }
 
 pub fn verdict_in(list: &str, node: &Path) -> (String, String) {
+    found_in(list, node).unwrap_or_else(|| panic!("{} is not listed: {list}", node.display()))
+}
+
+/// `None`: it is not listed.
+fn found_in(list: &str, node: &Path) -> Option<(String, String)> {
     let list: Value = serde_json::from_str(list).unwrap();
-    let devices = list["devices"].as_array().unwrap();
-    let device = devices.iter().find(|device| device["path"] == text(node));
-    let device = device.unwrap_or_else(|| panic!("{} is not listed: {list}", node.display()));
+    let device = list["devices"].as_array().unwrap().iter().find(|device| device["path"] == text(node))?;
     let word = |key: &str| device[key].as_str().unwrap().to_owned();
-    (word("verdict"), word("reason"))
+    Some((word("verdict"), word("reason")))
 }
 
 /// A LocalVolumeSet of that name and class over the images of a lab that the glob matches.
