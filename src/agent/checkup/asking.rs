@@ -39,9 +39,10 @@ impl<Whom: Ord + Clone, T: Send + 'static> Asking<Whom, T> {
         Self { timeouts: Timeouts::new(MOMENT), owed: BTreeMap::new() }
     }
 
-    /// Those that are not `here` any more owe nothing.
+    /// Those that are not `here` any more owe nothing. Their threads are remembered: a disk that hangs, and leaves and
+    /// comes back again and again, would otherwise cost a thread each time.
     pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
-        self.timeouts.forget(&here);
+        self.timeouts.count_only(&here);
         self.owed.retain(|whom, _| here(whom));
     }
 
@@ -60,6 +61,8 @@ impl<Whom: Ord + Clone, T: Send + 'static> Asking<Whom, T> {
             return Some(Answer { what, asked: since });
         }
         if self.timeouts.is_waiting_for(whom) {
+            // One that was away in between owes it from now on.
+            self.owed.entry(whom.clone()).or_insert_with(|| Owed { since: now, late: Slot::default() });
             return None;
         }
         let late = Slot::default();
@@ -82,4 +85,40 @@ impl<Whom: Ord + Clone, T: Send + 'static> Asking<Whom, T> {
 
 fn slot<T>(slot: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_that_hangs_and_is_away_for_a_moment_costs_no_second_thread_and_is_overdue_all_the_same() {
+        let mut asking = Asking::new();
+        let asked = Arc::new(AtomicU32::new(0));
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let mut ask = |asking: &mut Asking<&str, ()>, now| {
+            let (count, ended) = (Arc::clone(&asked), Arc::clone(&ended));
+            let question = move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ = ended.lock().expect("no bug").recv();
+            };
+            asking.ask(&"disk", now, question, || {}).is_some()
+        };
+        assert!(!ask(&mut asking, Duration::ZERO));
+        asking.forget(|_| false);
+        asking.forget(|_| true);
+        assert!(!ask(&mut asking, Duration::from_secs(1)));
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "a second thread hangs");
+        assert!(!asking.is_overdue(&"disk", DEVICE_TIMEOUT), "it is here since a second");
+        assert!(asking.is_overdue(&"disk", DEVICE_TIMEOUT + Duration::from_secs(1)));
+        drop(end);
+        while !ask(&mut asking, Duration::from_secs(2)) {
+            std::thread::yield_now();
+        }
+        assert!(!asking.is_overdue(&"disk", 2 * DEVICE_TIMEOUT));
+    }
 }
