@@ -26,6 +26,7 @@ mod set_name;
 mod size;
 pub mod udev_rules;
 mod volume_id;
+mod word_enum;
 
 pub use attachment::{Attachment, Attachments, Reach};
 pub use device_type::{DeviceType, device_type, type_name};
@@ -44,3 +45,4 @@ pub use remembered::{Memo, REMEMBERED_FOR, Remembered};
 pub use set_name::SetName;
 pub use size::Size;
 pub use volume_id::VolumeId;
+pub(crate) use word_enum::word_enum;

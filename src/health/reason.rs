@@ -3,8 +3,9 @@
 //! Everything that names a reason is made from this table or checked against it: conditions, CSI's health calls,
 //! metrics, the labels that alerts name, docs/health.md. CONTRIBUTING says what a new reason needs besides a row.
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::device::word_enum;
 
 /// How bad it is, in CSI's words (`VolumeHealthErrorType`); the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,11 +69,12 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 macro_rules! reasons {
     ($($reason:ident: $subject:ident, $source:ident, $severity:ident, $hold:ident, $meaning:literal, $action:literal;)+) => {
-        /// What is wrong, in one word. A word of a later version is kept as it is.
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum HealthReason {
-            $($reason,)+
-            Other(String),
+        word_enum! {
+            /// What is wrong, in one word. A word of a later version is kept as it is.
+            #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            pub enum HealthReason {
+                $($reason,)+
+            }
         }
 
         /// All rows, in the order in which the documentation shows them.
@@ -85,24 +87,6 @@ macro_rules! reasons {
             action: $action,
             hold: $hold,
         },)+];
-
-        impl HealthReason {
-            pub fn word(&self) -> &str {
-                match self {
-                    $(Self::$reason => stringify!($reason),)+
-                    Self::Other(word) => word,
-                }
-            }
-        }
-
-        impl From<String> for HealthReason {
-            fn from(word: String) -> Self {
-                match word.as_str() {
-                    $(stringify!($reason) => Self::$reason,)+
-                    _ => Self::Other(word),
-                }
-            }
-        }
     };
 }
 
@@ -205,12 +189,6 @@ impl HealthReason {
 
     pub fn hold(&self) -> Duration {
         self.row().map_or(AT_ONCE, |row| row.hold)
-    }
-}
-
-impl fmt::Display for HealthReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

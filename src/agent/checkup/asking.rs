@@ -100,7 +100,7 @@ mod tests {
         let asked = Arc::new(AtomicU32::new(0));
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
-        let mut ask = |asking: &mut Asking<&str, ()>, now| {
+        let ask = |asking: &mut Asking<&str, ()>, now| {
             let (count, ended) = (Arc::clone(&asked), Arc::clone(&ended));
             let question = move || {
                 count.fetch_add(1, Ordering::Relaxed);

@@ -3,84 +3,52 @@
 //! The agent writes it into the status of a PoolVolume, and the controller acts on it. docs/kubernetes.md says what to
 //! do about each.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-/// The words are defined only here: each is the name of its variant.
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $reason:ident,)+) => {
-        /// One word. A word of a later version is kept unchanged, and has no meaning here.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(from = "String", into = "String")]
-        pub enum VolumeReason {
-            $($(#[$doc])* $reason,)+
-            Other(String),
-        }
+use crate::device::word_enum;
 
-        impl VolumeReason {
-            pub fn word(&self) -> &str {
-                match self {
-                    $(Self::$reason => stringify!($reason),)+
-                    Self::Other(word) => word,
-                }
-            }
-        }
-
-        impl From<String> for VolumeReason {
-            fn from(word: String) -> Self {
-                match word.as_str() {
-                    $(stringify!($reason) => Self::$reason,)+
-                    _ => Self::Other(word),
-                }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// The set's disks have no room for it now.
-    Full,
-    /// No set offers a disk for it here.
-    NoSet,
-    /// It is larger than any disk of the set can hold.
-    Limit,
-    /// The spec asks for something impossible.
-    Invalid,
-    Cordoned,
-    /// The request is older than any call lasts.
-    Stale,
-    /// The disk already has another volume with this id.
-    Differs,
-    /// Its disk failed again and again, and has no part of it.
-    DiskFailed,
-    /// Its node failed again and again to record the volume; no disk is at fault.
-    JournalFailed,
-    /// Something uses the device.
-    InUse,
-    Found,
-    DiskMissing,
-    VolumeMissing,
-    /// It is, or may be, on several disks.
-    Conflict,
-    NotDescribed,
-    BeingZeroed,
-    CannotGrow,
-    NoSuchVolume,
-    /// Another process has the disk for the moment.
-    Locked,
-    Internal,
+word_enum! {
+    /// One word. A word of a later version is kept unchanged, and has no meaning here.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(from = "String", into = "String")]
+    pub enum VolumeReason {
+        /// The set's disks have no room for it now.
+        Full,
+        /// No set offers a disk for it here.
+        NoSet,
+        /// It is larger than any disk of the set can hold.
+        Limit,
+        /// The spec asks for something impossible.
+        Invalid,
+        Cordoned,
+        /// The request is older than any call lasts.
+        Stale,
+        /// The disk already has another volume with this id.
+        Differs,
+        /// Its disk failed again and again, and has no part of it.
+        DiskFailed,
+        /// Its node failed again and again to record the volume; no disk is at fault.
+        JournalFailed,
+        /// Something uses the device.
+        InUse,
+        Found,
+        DiskMissing,
+        VolumeMissing,
+        /// It is, or may be, on several disks.
+        Conflict,
+        NotDescribed,
+        BeingZeroed,
+        CannotGrow,
+        NoSuchVolume,
+        /// Another process has the disk for the moment.
+        Locked,
+        Internal,
+    }
 }
 
 impl From<VolumeReason> for String {
     fn from(reason: VolumeReason) -> Self {
         reason.word().to_owned()
-    }
-}
-
-impl fmt::Display for VolumeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 
