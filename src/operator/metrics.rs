@@ -89,7 +89,6 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Node;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-    use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
 
     use crate::operator::volume::sample::{in_phase, status_condition};
 
@@ -114,8 +113,9 @@ mod tests {
     #[test]
     fn volumes_that_cannot_be_used_are_counted_by_reason_and_no_longer_when_they_are_well() {
         let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-        let node = || ObjectMeta { name: Some("n".to_owned()), ..ObjectMeta::default() }.into_response_partial();
-        let refresh = |conditions: Vec<Condition>, node: Option<PartialObjectMeta<Node>>| {
+        let metadata = || ObjectMeta { name: Some("n".to_owned()), ..ObjectMeta::default() };
+        let node = || Node { metadata: metadata(), ..Node::default() };
+        let refresh = |conditions: Vec<Condition>, node: Option<Node>| {
             let mut volume = in_phase(Phase::Ready);
             volume.status.as_mut().expect("set").conditions = conditions;
             let volumes = crate::operator::store::Store::of([volume], |_, _| false);

@@ -26,6 +26,7 @@ pub(in crate::operator) mod leader;
 pub mod lease;
 pub(in crate::operator) mod metrics;
 pub mod node;
+mod node_object;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;

@@ -1,13 +1,14 @@
 //! What the controller knows of the cluster, by watches.
 
 use k8s_openapi::api::core::v1::Node;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::device::NodeName;
+use crate::operator::node_object;
 use crate::operator::set::parsed::Parsed;
 use crate::operator::spec::{promised_on, unread};
 use crate::operator::store::{Store, StoreState};
@@ -18,7 +19,8 @@ use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 pub struct Stores {
     pub volumes: Store<PoolVolume>,
     pub pools: Store<DevicePool>,
-    pub nodes: Store<PartialObjectMeta<Node>>,
+    /// Without what localpool does not read: see `node_object`.
+    pub nodes: Store<Node>,
     pub sets: Store<LocalVolumeSet>,
     /// No call of CSI needs them: they may be unknown when everything else is known.
     pub local_volumes: Store<LocalVolume>,
@@ -31,8 +33,7 @@ impl Default for Stores {
         Self {
             volumes: Store::grouped(|a, b| a == b, |volume| promised_on(volume).map(NodeName::as_str)),
             pools: Store::new(|a, b| a == b),
-            // A node's heartbeat does not matter here.
-            nodes: Store::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
+            nodes: Store::new(node_object::is_same),
             sets: Store::new(|a, b| a == b),
             local_volumes: Store::new(|a, b| a == b),
             read_sets: Parsed::default(),
@@ -51,7 +52,9 @@ impl Stores {
         tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), decoded));
         tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), decoded));
         tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), decoded));
-        tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), Ok));
+        tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), |node| {
+            decoded(node).map(node_object::needed)
+        }));
     }
 
     /// Everything was read, and the API server serves all kinds.

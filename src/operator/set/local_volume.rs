@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::ResourceExt as _;
-use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::class::Class;
@@ -37,11 +36,7 @@ pub enum LocalVolumeSummary {
 }
 
 /// What a LocalVolume that was read asks of the whole cluster.
-pub fn read(
-    volume: &LocalVolume,
-    reading: &ParsedRules,
-    nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
-) -> LocalVolumeSummary {
+pub fn read(volume: &LocalVolume, reading: &ParsedRules, nodes: &[impl AsRef<KubeNode>]) -> LocalVolumeSummary {
     let rules = match reading.as_ref() {
         Ok(rules) => rules,
         Err(problems) => return LocalVolumeSummary::Invalid(problems.clone()),

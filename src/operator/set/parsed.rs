@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -124,11 +123,10 @@ fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Invalid> {
 }
 
 /// How many nodes a valid nodeSelector selects.
-pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> usize {
+pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<KubeNode>]) -> usize {
     let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return nodes.len() };
-    let selects = |node: &PartialObjectMeta<KubeNode>| {
-        may_select(selector, &Node { name: node.name_any().into(), labels: node.labels().clone() })
-    };
+    let selects =
+        |node: &KubeNode| may_select(selector, &Node { name: node.name_any().into(), labels: node.labels().clone() });
     nodes.iter().filter(|node| selects(node.as_ref())).count()
 }
 

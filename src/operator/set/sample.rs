@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::core::PartialObjectMeta;
 use serde_json::json;
 
 use crate::api::crd::{LocalVolume, LocalVolumeSet};
@@ -32,8 +31,8 @@ pub fn local_volume(name: &str, paths: &[&str]) -> LocalVolume {
     serde_json::from_value(volume).expect("a LocalVolume")
 }
 
-pub fn node(name: &str, labels: &[(&str, &str)]) -> Arc<PartialObjectMeta<Node>> {
-    let mut node = PartialObjectMeta::<Node>::default();
+pub fn node(name: &str, labels: &[(&str, &str)]) -> Arc<Node> {
+    let mut node = Node::default();
     node.metadata.name = Some(name.to_owned());
     node.metadata.labels = Some(labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
     Arc::new(node)

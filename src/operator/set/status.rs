@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use kube::core::PartialObjectMeta;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
@@ -45,11 +44,7 @@ pub enum SetSummary {
 }
 
 /// What a set that was read asks of the whole cluster.
-pub fn read(
-    set: &LocalVolumeSet,
-    reading: &ParsedRules,
-    nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
-) -> SetSummary {
+pub fn read(set: &LocalVolumeSet, reading: &ParsedRules, nodes: &[impl AsRef<KubeNode>]) -> SetSummary {
     match reading.as_ref() {
         Err(problems) => SetSummary::Invalid(problems.clone()),
         Ok(rules) => SetSummary::Valid {
@@ -329,7 +324,7 @@ mod tests {
             read(&set, &reading(&set), &all),
             SetSummary::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
         );
-        let none: [Arc<PartialObjectMeta<KubeNode>>; 0] = [];
+        let none: [Arc<KubeNode>; 0] = [];
         let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &BTreeMap::new()).0;
         assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");
     }

@@ -18,7 +18,6 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::PartialObjectMeta;
 use kube::runtime::events::{Event as NewEvent, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
@@ -62,7 +61,7 @@ pub struct Discoveries {
     namespace: String,
     /// `None` if the process was not given a template.
     template: Option<DaemonTemplate>,
-    nodes: Store<PartialObjectMeta<KubeNode>>,
+    nodes: Store<KubeNode>,
     objects: Store<LocalVolumeDiscovery>,
     daemons: Store<DaemonSet>,
     pods: Store<Pod>,
