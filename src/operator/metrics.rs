@@ -7,7 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use super::stores::Stores;
 use crate::api::crd::Phase;
 use crate::operator::bytes::signed;
-use crate::operator::spec::{self, phase};
+use crate::operator::pool_volume::{self, phase};
 
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),
@@ -69,7 +69,7 @@ impl Metrics {
         self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
-            let seen = spec::volume(object, spec::NodeObject::of(stores.nodes.get(&object.spec.node)));
+            let seen = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
             if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
                 self.abnormal.with_label_values(&[condition.word()]).inc();
             }

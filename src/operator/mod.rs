@@ -5,18 +5,17 @@
 //! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store` and
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
 //!
-//! What several of these folders need is in a file beside them: what an agent's tasks share (`context`), what the
-//! controller knows and counts (`stores`, `metrics`), and what a PoolVolume means (`spec`). So no folder imports from
-//! one that imports from it.
+//! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
+//! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), and whose CRDs the
+//! cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
 pub(in crate::operator) mod bytes;
 mod client;
 mod condition;
-pub(in crate::operator) mod context;
 pub mod controller;
+pub(in crate::operator) mod crd_definition;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;
-pub(in crate::operator) mod definition;
 pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
@@ -26,11 +25,12 @@ pub(in crate::operator) mod leader;
 pub mod lease;
 pub(in crate::operator) mod metrics;
 pub mod node;
+pub(in crate::operator) mod node_context;
 mod node_object;
 pub(in crate::operator) mod pool;
+pub(in crate::operator) mod pool_volume;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
-pub(in crate::operator) mod spec;
 pub(in crate::operator) mod store;
 pub(in crate::operator) mod stores;
 pub mod volume;

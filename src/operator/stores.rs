@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::device::NodeName;
 use crate::operator::node_object;
+use crate::operator::pool_volume::{promised_on, unread};
 use crate::operator::set::parsed::Parsed;
-use crate::operator::spec::{promised_on, unread};
 use crate::operator::store::{Store, StoreState};
 use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 

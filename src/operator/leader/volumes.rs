@@ -14,7 +14,7 @@ use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
-use crate::operator::spec::NodeObject;
+use crate::operator::pool_volume::NodeObject;
 use crate::operator::volume::objects::Write;
 use crate::operator::volume::{deleted_node, leftover};
 

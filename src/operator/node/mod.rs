@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch as channel;
 
-pub use crate::operator::context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
+pub use crate::operator::node_context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
 use crate::operator::volume::known::KnownVolumes;

@@ -22,8 +22,8 @@ use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
-    context::{NodeOperator, PassSummary},
     error::{OperatorError, error_message},
+    node_context::{NodeOperator, PassSummary},
     relevance::nearest_first,
     set::{
         node_config::{Diskmaker, NodeConfig},
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::{DevNo, DeviceKind, RawDisk};
-    use crate::operator::definition::NotBelieved;
+    use crate::operator::crd_definition::NotBelieved;
     use crate::operator::relevance::Sort;
 
     fn said(config: NodeConfig) -> (String, String) {

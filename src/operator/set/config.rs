@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch as channel};
 
 use super::node_config::{NodeConfig, NodeObjects, Readers, look};
-use crate::operator::context::NodeOperator;
-use crate::operator::definition::{Definition, Definitions, NotBelieved};
+use crate::operator::crd_definition::{Definition, Definitions, NotBelieved};
+use crate::operator::node_context::NodeOperator;
 use crate::operator::watch::{Tells, Watched, mirror};
 
 /// The wait after a CRD was replaced, until the API server certainly uses the new one.

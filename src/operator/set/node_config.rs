@@ -16,7 +16,7 @@ use crate::api::{
 };
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
 use crate::device::{NodeName, SetName};
-use crate::operator::definition::NotBelieved;
+use crate::operator::crd_definition::NotBelieved;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::host::KernelName;
-use crate::operator::context::PassSummary;
+use crate::operator::node_context::PassSummary;
 use crate::pool::DiskView;
 
 /// More disks than a node ever has; `disks` still has all of them.

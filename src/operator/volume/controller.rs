@@ -17,7 +17,7 @@ use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::device::NodeName;
 use crate::host::chain;
-use crate::operator::spec::{self, NodeObject};
+use crate::operator::pool_volume::{self, NodeObject};
 use crate::operator::stores::Stores;
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::volume::{
@@ -86,7 +86,7 @@ impl ClusterVolumes {
 
 /// The volume of an object that is Ready.
 fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
-    let volume = object.and_then(|object| spec::volume(object, NodeObject::Exists));
+    let volume = object.and_then(|object| pool_volume::volume(object, NodeObject::Exists));
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
 }
 
@@ -200,13 +200,13 @@ impl Volumes for ClusterVolumes {
                 "PoolVolume {name} is there, and cannot be read by this version: {why}"
             )));
         }
-        Ok(object.and_then(|object| spec::volume(&object, self.node_of(&object))))
+        Ok(object.and_then(|object| pool_volume::volume(&object, self.node_of(&object))))
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
         let all = self.stores.volumes.all();
-        Ok(all.iter().filter_map(|object| spec::volume(object, self.node_of(object))).collect())
+        Ok(all.iter().filter_map(|object| pool_volume::volume(object, self.node_of(object))).collect())
     }
 
     async fn capacity(

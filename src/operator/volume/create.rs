@@ -11,7 +11,7 @@
 use kube::ResourceExt as _;
 
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
-use crate::operator::spec::{agent_message, allows, difference, never_accepted, phase, refusal};
+use crate::operator::pool_volume::{agent_message, allows, difference, never_accepted, phase, refusal};
 use crate::volume::{Error, VolumeRequest};
 
 /// What has to be known besides the object.

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use super::create::gone;
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
-use crate::operator::spec::{agent_message, differs, never_accepted, phase};
+use crate::operator::pool_volume::{agent_message, differs, never_accepted, phase};
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]

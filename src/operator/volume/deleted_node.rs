@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::condition::condition;
-use crate::operator::spec::{NODE_GONE, NodeObject, never_accepted};
+use crate::operator::pool_volume::{NODE_GONE, NodeObject, never_accepted};
 
 /// What happens to the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

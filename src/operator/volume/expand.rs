@@ -9,7 +9,7 @@ use super::create::gone;
 use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
 use crate::operator::bytes::{bytes, signed};
-use crate::operator::spec::phase;
+use crate::operator::pool_volume::phase;
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use kube::runtime::watcher::Config;
 use tokio::sync::watch;
 
 use crate::api::crd::PoolVolume;
-use crate::operator::context::NodeOperator;
+use crate::operator::node_context::NodeOperator;
 use crate::operator::store::{ListCount, Store, StoreState};
 use crate::operator::watch::{StoreEvent, Watched, decoded, keep_with_events};
 use crate::volume::VolumeId;

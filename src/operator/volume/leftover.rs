@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::crd::{Intent, PoolVolume};
-use crate::operator::spec::never_accepted;
+use crate::operator::pool_volume::never_accepted;
 
 /// When the object becomes a leftover, if a CreateVolume, which withdraws its object itself, takes at most `age`.
 /// `None`: never. A volume with an order to erase may be on a disk that is away, whatever its object says: only its

@@ -14,7 +14,7 @@ use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
 use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::OperatorError;
-use crate::operator::spec::{request, stale};
+use crate::operator::pool_volume::{request, stale};
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
 use crate::volume::VolumeGuard;
 

@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::bytes;
-use crate::operator::spec::promised_on;
+use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.

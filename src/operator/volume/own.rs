@@ -17,7 +17,7 @@ use crate::device::{
 };
 use crate::host::FsKind;
 use crate::operator::error::OperatorError;
-use crate::operator::spec::request;
+use crate::operator::pool_volume::request;
 use crate::pool::{AskVolumes, LostVolume, ReportedVolume, WantedUsage};
 use crate::volume::VolumeId;
 

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
-use crate::operator::context::{NodeOperator, PassSummary};
 use crate::operator::error::error_message;
+use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
 

@@ -12,7 +12,7 @@ use super::work::{Requeue, VolumeReconcile};
 use crate::api::crd::{Phase, PoolVolume, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::OperatorError;
-use crate::operator::spec::{request, restored};
+use crate::operator::pool_volume::{request, restored};
 use crate::pool::{Doubt, Standing, VolumeView, difference};
 
 impl VolumeReconcile {

@@ -9,7 +9,7 @@ use crate::api::crd::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer, VolumeReason,
 };
 use crate::operator::bytes::signed;
-use crate::operator::spec;
+use crate::operator::pool_volume;
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;
@@ -30,7 +30,7 @@ pub fn wanted(name: &str) -> VolumeRequest {
 
 /// The object of that request on node `n`, in the given phase.
 pub fn in_phase(phase: Phase) -> PoolVolume {
-    let mut object = spec::object(&wanted("pvc-1"), &"n".into());
+    let mut object = pool_volume::object(&wanted("pvc-1"), &"n".into());
     object.metadata.uid = Some("u1".to_owned());
     object.metadata.resource_version = Some("10".to_owned());
     object.status = Some(PoolVolumeStatus { phase, ..PoolVolumeStatus::default() });

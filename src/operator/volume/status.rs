@@ -7,7 +7,7 @@ use crate::api::{
 use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
-use crate::operator::spec::HEALTHY;
+use crate::operator::pool_volume::HEALTHY;
 use crate::operator::{bytes::signed, condition::condition, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
@@ -162,9 +162,9 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
 }
 
 /// The status, with the conditions of others unchanged. The agent is the one writer of this status but for one
-/// condition (`spec::NODE_GONE`), which says that the Node object is gone. The leader writes that one, as the agent of
-/// a deleted Node counts as gone too. If the agent lives on, for example until its pod is removed, each of the two
-/// would otherwise remove what the other has written, and write again, for ever.
+/// condition (`pool_volume::NODE_GONE`), which says that the Node object is gone. The leader writes that one, as the
+/// agent of a deleted Node counts as gone too. If the agent lives on, for example until its pod is removed, each of the
+/// two would otherwise remove what the other has written, and write again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
 use serde_json::json;
 
-use super::super::spec;
+use super::super::pool_volume;
 use super::*;
 use crate::api::crd::PoolVolume;
 use crate::device::NodeName;
@@ -139,7 +139,7 @@ fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
 
 async fn watched(store: &Store<PoolVolume>, events: Vec<Event<DynamicObject>>) {
     let events = stream::iter(events.into_iter().map(Ok));
-    follow(store, "PoolVolumes", events, decoded_or(spec::unread), |_| {}).await;
+    follow(store, "PoolVolumes", events, decoded_or(pool_volume::unread), |_| {}).await;
 }
 
 fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
@@ -152,7 +152,8 @@ fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
 
 #[tokio::test]
 async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
-    let store = Store::<PoolVolume>::grouped(|a, b| a == b, |volume| spec::promised_on(volume).map(NodeName::as_str));
+    let store =
+        Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).map(NodeName::as_str));
     let promised = || store.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
     watched(&store, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
     assert_eq!(promised(), ["a"]);
@@ -174,7 +175,8 @@ async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_sto
 
 #[tokio::test]
 async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
-    let store = Store::<PoolVolume>::grouped(|a, b| a == b, |volume| spec::promised_on(volume).map(NodeName::as_str));
+    let store =
+        Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).map(NodeName::as_str));
     let promised = || store.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
     watched(&store, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
     assert!(store.unread("a").is_some() && store.unread("b").is_some());

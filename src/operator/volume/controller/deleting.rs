@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, unknown};
 use crate::api::crd::{Intent, PoolVolume};
-use crate::operator::spec;
+use crate::operator::pool_volume;
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
 use crate::operator::volume::handle;
@@ -94,7 +94,7 @@ impl ClusterVolumes {
                                                             node exists");
             return Ok(None);
         }
-        Ok(Some(spec::of_spec(id, spec)))
+        Ok(Some(pool_volume::of_spec(id, spec)))
     }
 }
 

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{ClusterVolumes, MARGIN, answer, unknown};
 use crate::api::crd::{Phase, PoolVolume};
-use crate::operator::spec;
+use crate::operator::pool_volume;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::objects::Write;
@@ -22,7 +22,7 @@ impl ClusterVolumes {
         let mut tried = Vec::new();
         loop {
             let seen = latest.look();
-            if let Some(pending) = seen.as_deref().filter(|seen| spec::phase(seen) == Phase::Pending) {
+            if let Some(pending) = seen.as_deref().filter(|seen| pool_volume::phase(seen) == Phase::Pending) {
                 own = pending.uid();
             }
             let now = Instant::now();
@@ -41,7 +41,7 @@ impl ClusterVolumes {
                     // If no node remains to ask, the last refusal is the better answer.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
                     refusal = None;
-                    own = self.ask(&mut latest, id, &spec::object(&wanted, &node)).await?.or(own);
+                    own = self.ask(&mut latest, id, &pool_volume::object(&wanted, &node)).await?.or(own);
                 }
                 CreateStep::Wait(WaitUntil::Silent) => latest.changed(silent_at).await,
                 CreateStep::Wait(WaitUntil::Over) => latest.changed(over_at).await,
