@@ -40,7 +40,7 @@ fn loop_the_lines_that_readme_shows_for_a_loop_disk_do_what_it_says() {
         return;
     }
     let (shell, shown) = (blocks("sh"), blocks("text"));
-    let ([make, release, tidy], [alone, young, claimed, given_back]) = (&shell[..], &shown[..]) else {
+    let ([make, release, tidy], [alone, young, claimed, released]) = (&shell[..], &shown[..]) else {
         panic!("README has other blocks now: {} and {}", shell.len(), shown.len());
     };
     let parent = tempfile::Builder::new().prefix("localpool-readme-").tempdir_in("/var/tmp").unwrap();
@@ -76,7 +76,7 @@ DISK=
     // The remaining seconds differ at each look.
     let rest = |line: &str| Regex::new("for [0-9]+ s more").unwrap().replace(line, "for N s more").into_owned();
     let said: Vec<String> = said.iter().map(|line| rest(line)).collect();
-    for block in [alone, young, claimed, given_back] {
+    for block in [alone, young, claimed, released] {
         for line in wanted(block) {
             assert!(said.contains(&rest(&line)), "README says {line:?}, and what came is {out}");
         }

@@ -35,7 +35,7 @@ pub struct LoopDisk {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadBack {
     pub not_zero: u64,
-    /// Bytes that the image gave back to its filesystem, so that they read as zeros.
+    /// Bytes that the image freed in its filesystem, so that they read as zeros.
     pub holes: u64,
 }
 

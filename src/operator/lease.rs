@@ -1,4 +1,4 @@
-//! Which replica leads: the holder of a lease does the work, and gives the lease back when it stops.
+//! Which replica leads: the holder of a lease does the work, and releases the lease when it stops.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LEASE_DURATION: u64 = 30;
 const RENEW_BEFORE: u64 = 10;
 /// How long to wait after a lease could not even be read.
 const RETRY_PERIOD: Duration = Duration::from_secs(5);
-/// How long it may take to give the lease back at a stop.
+/// How long it may take to release the lease at a stop.
 const RELEASE: Duration = Duration::from_secs(3);
 
 /// Where the lease is, and who wants it.
@@ -26,7 +26,7 @@ pub struct Lease {
     pub identity: String,
 }
 
-/// Holds the lease when it can, until `stopped`; sends to `leads` whether it does. Gives the lease back.
+/// Holds the lease when it can, until `stopped`; sends to `leads` whether it does. Releases the lease.
 pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stopped: impl Future<Output = ()>) {
     tokio::pin!(stopped);
     let mut said = false;

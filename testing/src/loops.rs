@@ -45,7 +45,7 @@ impl Deref for TempLoop {
 
 impl Drop for TempLoop {
     fn drop(&mut self) {
-        self.device.give_back();
+        self.device.detach_if_mine();
     }
 }
 
@@ -125,7 +125,7 @@ impl LoopDevice {
     }
 
     /// At the end of a test, however it ended. The device may be another test's by now; then it is left as it is.
-    pub fn give_back(&self) {
+    pub fn detach_if_mine(&self) {
         if self.backing().is_some_and(|file| file == self.image) {
             self.unmap();
             let _ = Command::new("losetup").args(["--detach", self.path()]).output();

@@ -168,7 +168,7 @@ async fn loop_a_command_goes_on_where_the_agents_socket_is_there_and_nobody_answ
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopted() {
+async fn loop_a_disk_is_released_only_empty_and_stays_blank_until_it_is_adopted() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
     let (driver, mut client) = kept.start.ready().await;

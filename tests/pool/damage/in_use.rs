@@ -37,7 +37,7 @@ fn what_somebody_has_of_a_deleted_volume_keeps_out_only_itself_and_is_erased_whe
     node.pool.work_until_idle().expect("erases");
     assert_eq!(node.pool.disk_views()[0].erasing, 8 * MIB, "and what comes after it is erased");
     let member = node.pool.members().remove(0);
-    assert!(node.pool.release(&member).is_err(), "a disk of which somebody has a part is not given back");
+    assert!(node.pool.release(&member).is_err(), "a disk of which somebody has a part is not released");
 
     disk.set_in_use(2, false);
     node.agent.pass().expect("looks");

@@ -1,4 +1,4 @@
-//! A disk from its claim to its release: when it is claimed, cleaned, grown, given back and taken over.
+//! A disk from its claim to its release: when it is claimed, cleaned, grown, released and taken over.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -112,7 +112,7 @@ fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() 
 }
 
 #[test]
-fn a_labelled_disk_that_was_given_back_is_not_missed_whenever_that_is_stopped() {
+fn a_labelled_disk_that_was_released_is_not_missed_whenever_that_is_stopped() {
     for cut in 1..40 {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "SERIAL-1", geometry());
@@ -130,7 +130,7 @@ fn a_labelled_disk_that_was_given_back_is_not_missed_whenever_that_is_stopped() 
             host.reboot(Fate::Whole);
             node = start();
         } else {
-            released.expect("given back");
+            released.expect("released");
         }
         node.passes().expect("looks");
         let missed: Vec<_> =
@@ -144,7 +144,7 @@ fn a_labelled_disk_that_was_given_back_is_not_missed_whenever_that_is_stopped() 
 }
 
 #[test]
-fn who_waited_for_a_disk_while_it_was_given_back_writes_nothing_on_it() {
+fn who_waited_for_a_disk_while_it_was_released_writes_nothing_on_it() {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", geometry());
     let mut node =

@@ -221,7 +221,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
 }
 
 #[test]
-fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unclaimed() {
+fn a_disk_that_was_released_on_other_hardware_than_it_was_claimed_on_stays_unclaimed() {
     let (host, disk, mut node) = carved();
     // Another bus, another id.
     host.unplug("fake0");

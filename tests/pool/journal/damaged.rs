@@ -127,7 +127,7 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
         node.passes().expect("looks");
         assert_eq!(node.pool.bare_devices().len(), 1, "what is nobody's is claimed");
         let id = node.pool.bare_devices()[0].id.clone();
-        node.pool.release(&node.pool.member(&id).expect("it is")).expect("given back");
+        node.pool.release(&node.pool.member(&id).expect("it is")).expect("released");
         node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake2".to_owned(), run: Run::Real }).expect("as before");
         host.unplug("fake2");
     }

@@ -116,14 +116,14 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
 
 /// The erasure has ended, the object is not yet let go as the API server is away, and meanwhile the device is released.
 #[test]
-fn the_object_of_a_volume_that_was_erased_holds_nothing_up_after_its_device_was_given_back() {
+fn the_object_of_a_volume_that_was_erased_holds_nothing_up_after_its_device_was_released() {
     let (host, _, told) = pool();
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
     node.pool.delete(id("a")).expect("deleted");
     node.pool.work_until_idle().expect("erased");
     let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
-    node.agent.verb(&release).expect("given back");
+    node.agent.verb(&release).expect("released");
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
     assert_eq!(node.pool.delete(id("a")).expect("it is erased"), Change::AlreadySo);
@@ -196,7 +196,7 @@ fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
     let disk = || "/dev/fake0".to_owned();
     let mut node = start(&host, &Layout::RawDevice {}, &other);
     node.passes().expect("looks");
-    node.agent.verb(&Verb::ReleaseDisk { disk: disk(), run: Run::Real }).expect("given back");
+    node.agent.verb(&Verb::ReleaseDisk { disk: disk(), run: Run::Real }).expect("released");
     node = start(&host, &Layout::RawDevice {}, &other);
     node.passes().expect("looks");
     let adopted = node.agent.verb(&Verb::AdoptDisk { disk: disk(), run: Run::Dry }).expect("it is blank").join("\n");

@@ -85,7 +85,7 @@ fn a_device_that_an_older_journal_has_as_given_up_and_that_has_another_volume_si
 }
 
 #[test]
-fn a_device_that_an_older_journal_has_as_given_back_and_that_has_a_volume_since_is_nobodys_and_is_taken_back() {
+fn a_device_that_an_older_journal_has_as_released_and_that_has_a_volume_since_is_nobodys_and_is_adopted_again() {
     let (host, device, _) = pool();
     let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
     node.passes().expect("looks");
@@ -109,12 +109,12 @@ fn a_device_that_an_older_journal_has_as_given_back_and_that_has_a_volume_since_
     node.pool.delete(id("b")).expect_err("not erased, so not deleted");
     assert!(verb(&mut node, true).contains(&format!("with volume {}", id("b"))));
     node.passes().expect("looks");
-    node.pool.usable(id("b")).expect("taken back");
+    node.pool.usable(id("b")).expect("adopted again");
     assert!(device.content() == before, "something was written");
 }
 
 #[test]
-fn a_set_that_gives_disks_back_gives_none_back_that_an_older_journal_calls_done_with() {
+fn a_set_that_releases_disks_releases_none_that_an_older_journal_calls_done_with() {
     for told_first in [false, true] {
         let (host, device, told) = older("erased");
         let before = device.content();
@@ -123,7 +123,7 @@ fn a_set_that_gives_disks_back_gives_none_back_that_an_older_journal_calls_done_
         let told = if told_first { told } else { Err("no answer".to_owned()) };
         let mut node = Node { pool: node.pool, agent: node.agent.asking_for_own(telling(told)) };
         node.passes().expect("looks");
-        assert_eq!(node.pool.members().len(), 1, "{told_first}: it was given back");
+        assert_eq!(node.pool.members().len(), 1, "{told_first}: it was released");
         assert!(device.content() == before);
     }
 }

@@ -133,7 +133,7 @@ fn what_the_schema_does_not_know_is_left_out_and_the_rest_is_told() {
     assert_eq!(refused(schema, &wrong, "").len(), 4, "the schema is not empty");
 }
 
-/// The API server gives the keys back in its own order.
+/// The API server answers with the keys in its own order.
 #[test]
 fn a_result_that_was_read_back_is_the_one_that_was_written() {
     let text = render(&machine(), Format::Json).expect("written");
