@@ -43,7 +43,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
             // It may have been claimed since the look.
             Some(member) => {
                 device.verdict = Verdict::Ours;
-                note(&device).or_else(|| Some(raw_note(pool, &member) + &failing(pool, &member.id)))
+                note(&device).or_else(|| Some(bare_note(pool, &member) + &failing(pool, &member.id)))
             }
             None => note(&device),
         };
@@ -56,7 +56,7 @@ fn failing(pool: &Pool, disk: &DiskId) -> String {
     pool.failure(disk).map(|why| format!("; {FAILING}: {why}")).unwrap_or_default()
 }
 
-fn raw_note(pool: &Pool, member: &BareDevice) -> String {
+fn bare_note(pool: &Pool, member: &BareDevice) -> String {
     let words = match pool.journal().bare_claim(&member.id) {
         Some(BareClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
         Some(BareClaim { erasing: Some(_), .. }) => match &member.shown().held {

@@ -1,5 +1,5 @@
 //! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
-//! nobody reads a raw spec.
+//! nobody reads an unchecked spec.
 
 use super::expression::Expression;
 use super::glob::Glob;

@@ -222,12 +222,14 @@ impl BlockDevice for RealDisk {
             let first = at - at % sector;
             let last = wanted.end.min(first + READ_PIECE);
             let piece = Extent { start: first, end: last.next_multiple_of(sector) };
-            let mut raw = AlignedBuffer::new(piece.len()).map_err(|source| self.failed("read", piece, source))?;
-            self.file.read_exact_at(raw.as_mut(), piece.start).map_err(|source| self.failed("read", piece, source))?;
+            let mut aligned = AlignedBuffer::new(piece.len()).map_err(|source| self.failed("read", piece, source))?;
+            self.file
+                .read_exact_at(aligned.as_mut(), piece.start)
+                .map_err(|source| self.failed("read", piece, source))?;
             let skip = usize::try_from(at - first).expect("less than a sector");
-            let take = rest.len().min(raw.as_ref().len() - skip);
+            let take = rest.len().min(aligned.as_ref().len() - skip);
             let (now, later) = rest.split_at_mut(take);
-            now.copy_from_slice(&raw.as_ref()[skip..skip + take]);
+            now.copy_from_slice(&aligned.as_ref()[skip..skip + take]);
             rest = later;
             at += take as u64;
         }
@@ -236,10 +238,10 @@ impl BlockDevice for RealDisk {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let range = self.whole_sectors("write", offset, data.len() as u64)?;
-        let mut raw = AlignedBuffer::new(range.len()).map_err(|source| self.failed("write", range, source))?;
-        raw.as_mut().copy_from_slice(data);
+        let mut aligned = AlignedBuffer::new(range.len()).map_err(|source| self.failed("write", range, source))?;
+        aligned.as_mut().copy_from_slice(data);
         // One pwrite; more only if the kernel took a part or a signal came first.
-        self.file.write_all_at(raw.as_ref(), offset).map_err(|source| self.failed("write", range, source))
+        self.file.write_all_at(aligned.as_ref(), offset).map_err(|source| self.failed("write", range, source))
     }
 
     fn zero(&self, range: Extent) -> Result<(), IoError> {

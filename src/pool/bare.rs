@@ -55,7 +55,7 @@ pub struct BareState {
     /// Why it is not ready is that it contradicts its claim.
     is_disputed: bool,
     pub rule: Option<Arc<Rule>>,
-    /// A raw volume waits for the free device to be zeroed.
+    /// A block volume waits for the free device to be zeroed.
     is_wanted: bool,
     /// Who keeps it from being erased, in words.
     held: Option<String>,

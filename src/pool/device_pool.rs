@@ -131,11 +131,11 @@ impl Pool {
 
     /// The bare devices.
     pub fn bare_devices(&self) -> Vec<Arc<BareDevice>> {
-        let raw = |member| match member {
+        let bare = |member| match member {
             Member::Labelled(_) => None,
             Member::Bare(member) => Some(member),
         };
-        self.members().into_iter().filter_map(raw).collect()
+        self.members().into_iter().filter_map(bare).collect()
     }
 
     pub fn labelled_disk(&self, id: &DiskId) -> Option<Arc<LabelledDisk>> {

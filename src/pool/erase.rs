@@ -2,7 +2,7 @@
 //!
 //! Erasing runs without the disk's lock: an erasing entry belongs to nobody else meanwhile. The cursor is durable
 //! after each chunk, so a stop repeats one chunk at most. Cleaning holds the lock for a moment at a time: the
-//! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean. Where the device zeroes by
+//! space stays on offer, to filesystems as it is and to block volumes as far as it is clean. Where the device zeroes by
 //! itself only what a volume waits for is cleaned: see [`zeroed_in_call`].
 
 use std::sync::Arc;
@@ -123,8 +123,8 @@ fn take_back(member: &LabelledDisk) -> Result<bool, ApplyError> {
     member.lock().disk()?.take_back()
 }
 
-/// Dirty space to zero: what a raw volume waits for, else for those to come, where the device cannot do that in no time
-/// when they come.
+/// Dirty space to zero: what a block volume waits for, else for those to come, where the device cannot do that in no
+/// time when they come.
 fn next_to_clean(state: &LabelledState, failed: &ExtentSet) -> Option<Extent> {
     if !state.is_usable() {
         return None;

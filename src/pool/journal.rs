@@ -33,9 +33,9 @@ pub struct Journal {
     /// Ids of blank disks that are not claimed again until somebody adopts them.
     #[serde(default)]
     pub released: BTreeSet<DiskId>,
-    /// Claims of bare devices, by disk id.
-    #[serde(default)]
-    pub raw: BTreeMap<DiskId, BareClaim>,
+    /// Claims of bare devices, by disk id. `raw` is its name in the file since the first version.
+    #[serde(default, rename = "raw")]
+    pub bare: BTreeMap<DiskId, BareClaim>,
     /// Devices that had, or may have had, a claim in a journal that was lost, or have one that others contradict: left
     /// alone until somebody adopts them. By disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -195,7 +195,7 @@ impl Default for Journal {
         Self {
             format: FORMAT,
             released: BTreeSet::new(),
-            raw: BTreeMap::new(),
+            bare: BTreeMap::new(),
             lost: BTreeMap::new(),
             given_up: BTreeSet::new(),
             disks: BTreeMap::new(),
@@ -233,11 +233,11 @@ impl Journal {
     /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks
     /// that were released do.
     pub fn glean(text: &str) -> Self {
-        let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
+        let bare = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
         // What was given up stands behind them.
         let lost = between(text, "\"lost\"", &["\"disks\"", "\"letGo\"", "\"identities\""]);
         let released = between(text, "\"released\"", &["\"raw\"", "\"lost\"", "\"disks\""]);
-        let lost = ids(raw).chain(ids(lost)).map(|id| (id, LostClaim::default())).collect();
+        let lost = ids(bare).chain(ids(lost)).map(|id| (id, LostClaim::default())).collect();
         Self { lost, released: ids(released).collect(), ..Self::default() }
     }
 
@@ -298,7 +298,7 @@ mod tests {
             "volume": null, "erasing": null, "later": 1}"#;
         let text = format!(r#"{{"format": 1, "raw": {{"serial-x": {claim}}}, "later": {{}}}}"#);
         let journal = Journal::parse(Some(&text)).expect("read");
-        assert_eq!(journal.raw[&DiskId::named("serial-x")].size, 5);
+        assert_eq!(journal.bare[&DiskId::named("serial-x")].size, 5);
         let raised = Journal::parse(Some(&text.replace("\"format\": 1", "\"format\": 2"))).expect_err("refused");
         assert_eq!(raised.to_string(), "it has format 2, written by a later version of localpool");
     }
@@ -369,7 +369,7 @@ mod tests {
         Journal {
             format: FORMAT,
             released: BTreeSet::from([DiskId::named("wwid-r")]),
-            raw: BTreeMap::from([(DiskId::named("serial-x"), claim)]),
+            bare: BTreeMap::from([(DiskId::named("serial-x"), claim)]),
             lost: BTreeMap::from([(DiskId::named("dm-z"), lost)]),
             given_up: BTreeSet::from([DiskId::named("wwid-g")]),
             disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),

@@ -108,7 +108,7 @@ impl JournalStore {
             if let Some(volume) = &claim.volume {
                 journal.take_from_disks(volume.id);
             }
-            let (was, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
+            let (was, lost) = (journal.bare.remove(disk), journal.lost.remove(disk));
             let kept = claim.volume.as_ref().map(|volume| volume.id);
             for gone in had(was.as_ref(), lost.as_ref()).filter(|id| Some(*id) != kept) {
                 journal.part(disk, gone);
@@ -117,7 +117,7 @@ impl JournalStore {
                 former.retain(|id| Some(*id) != kept);
             }
             journal.let_go.remove(disk);
-            journal.raw.insert(disk.clone(), claim);
+            journal.bare.insert(disk.clone(), claim);
             Ok(())
         })
     }
@@ -177,7 +177,7 @@ impl JournalStore {
     /// Remembers not to claim a disk again; its bare claim, if it had one or lost one, ends with the same write.
     pub fn release(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
-            let (claim, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
+            let (claim, lost) = (journal.bare.remove(disk), journal.lost.remove(disk));
             if lost.is_some() || claim.as_ref().is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
                 journal.given_up.insert(disk.clone());
                 // From here on it is known which volumes are meant by that.
@@ -245,25 +245,25 @@ impl JournalStore {
         self.journal().given_up.clone()
     }
 
-    /// Raw claims, by disk id.
+    /// Claims of bare devices, by disk id.
     pub fn bare_claims(&self) -> Vec<(DiskId, BareClaim)> {
-        self.journal().raw.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
+        self.journal().bare.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
     /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
     pub fn bare_ids(&self) -> BTreeSet<DiskId> {
         let journal = self.journal();
-        journal.raw.keys().chain(journal.lost.keys()).cloned().collect()
+        journal.bare.keys().chain(journal.lost.keys()).cloned().collect()
     }
 
     pub fn bare_claim(&self, disk: &DiskId) -> Option<BareClaim> {
-        self.journal().raw.get(disk).cloned()
+        self.journal().bare.get(disk).cloned()
     }
 
     pub fn claim_bare(&self, disk: &DiskId, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
             journal.let_go.remove(disk);
-            journal.raw.insert(disk.clone(), claim);
+            journal.bare.insert(disk.clone(), claim);
             Ok(())
         })
     }
@@ -284,7 +284,7 @@ impl JournalStore {
             if let Some(volume) = volume {
                 journal.part(disk, volume);
             }
-            let claim = journal.raw.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.clone()))?;
+            let claim = journal.bare.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.clone()))?;
             let before = claim.clone();
             let result = change(claim);
             if *claim != before {

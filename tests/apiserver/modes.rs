@@ -33,7 +33,7 @@ async fn node(stage: &Stage, class: &str, mode: &str, mib: u64) -> SimNode {
     let (name, host) = (unique("sim"), FakeHost::default());
     let geometry = Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true };
     host.add_disk("fake0", &format!("SERIAL-{name}"), geometry);
-    host.edit("fake0", |raw| raw.model = Some(mode.to_owned()));
+    host.edit("fake0", |block| block.model = Some(mode.to_owned()));
     let node = SimNode::of(&stage.client, &name, json!({"sim": class}), host).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     let room = |pool: &DevicePool| {
@@ -52,7 +52,7 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     set(&cluster.client, &class, "Block").await;
     set(&cluster.client, &class, "Filesystem").await;
     // The node that cannot serve it has more room.
-    let mut raw = node(&stage, &class, "Block", 2048).await;
+    let mut block = node(&stage, &class, "Block", 2048).await;
     let mut files = node(&stage, &class, "Filesystem", 512).await;
     let selector = Selector { class: Some(class.clone()), set: None };
     let wish = |nodes: Nodes, usage| {
@@ -68,29 +68,29 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     let mount = WantedUsage::Mount(None);
 
     // If the choice is the controller's, it never takes a node that cannot serve it.
-    for nodes in [Nodes::Any, Nodes::AnyOf(vec![raw.name.as_str().into(), files.name.as_str().into()])] {
+    for nodes in [Nodes::Any, Nodes::AnyOf(vec![block.name.as_str().into(), files.name.as_str().into()])] {
         let made = stage.volumes.create(wish(nodes, mount)).await.expect("there is room");
         assert_eq!(made.node, files.name);
     }
     let made = stage.volumes.create(wish(Nodes::Any, WantedUsage::Block)).await.expect("there is room");
-    assert_eq!(made.node, raw.name);
+    assert_eq!(made.node, block.name);
 
     // The scheduler, which does not know modes, has chosen.
-    assert!(largest(&raw).await > 0);
-    let wrong = wish(on(&raw.name), mount);
+    assert!(largest(&block).await > 0);
+    let wrong = wish(on(&block.name), mount);
     let refused = stage.volumes.create(wrong.clone()).await.expect_err("its set allows Block only");
     let words =
-        format!("node {}: the sets of class {class} that have disks there allow volumeMode Block only", raw.name);
+        format!("node {}: the sets of class {class} that have disks there allow volumeMode Block only", block.name);
     let told = |said: &str| said.contains(&words) && said.contains(&format!("{} can serve", files.name));
     assert!(matches!(&refused, Error::Exhausted(said) if told(said)), "{refused:?}");
     assert!(stage.is_gone(VolumeId::of_name(&wrong.name)).await);
-    assert_eq!(largest(&raw).await, 0, "it would be chosen again");
+    assert_eq!(largest(&block).await, 0, "it would be chosen again");
     assert!(largest(&files).await > 0);
-    stage.volumes.create(wish(on(&raw.name), WantedUsage::Block)).await.expect("who is there already is served");
+    stage.volumes.create(wish(on(&block.name), WantedUsage::Block)).await.expect("who is there already is served");
 
     files.kill().await;
     stage.delete_node(&files.name).await;
     let refused = stage.volumes.create(wrong).await.expect_err("nobody can serve it now");
     assert!(matches!(&refused, Error::Exhausted(said) if said.contains("no node has a disk")), "{refused:?}");
-    raw.kill().await;
+    block.kill().await;
 }

@@ -46,7 +46,7 @@ const SLOTS_BY_BOTH: Case = Case {
 const WHOLE_DISK: Case =
     Case { layout: WHOLE, disk: 400 * MIB, gives: |disk, all, largest| all == largest && all > disk - 3 * MIB };
 /// The bare device: no label, no table.
-const RAW_DISK: Case =
+const RAW_DEVICE: Case =
     Case { layout: "layout: RawDevice", disk: 400 * MIB, gives: |disk, all, largest| all == disk && largest == disk };
 const CARVED_DISK: Case =
     Case { layout: CARVED, disk: 600 * MIB, gives: |disk, all, largest| all == largest && all > disk - 4 * MIB };
@@ -63,12 +63,12 @@ async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk_of_4096_byte_secto
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device() {
-    live_on(&RAW_DISK, 512).await;
+    live_on(&RAW_DEVICE, 512).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device_of_4096_byte_sectors() {
-    live_on(&RAW_DISK, 4096).await;
+    live_on(&RAW_DEVICE, 4096).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -112,7 +112,7 @@ async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk_of_4096_byt
 }
 
 async fn live_on(case: &Case, sector: u32) {
-    let lab = if case.layout == RAW_DISK.layout { crate::lab!(alone) } else { crate::lab!() };
+    let lab = if case.layout == RAW_DEVICE.layout { crate::lab!(alone) } else { crate::lab!() };
     let disk = lab.disk_of("pool", case.disk, sector);
     let start = Start::new(&lab, &set(&lab, "fast", "pool.img", case.layout));
     let (mut driver, mut client) = start.ready().await;
@@ -123,7 +123,7 @@ async fn live_on(case: &Case, sector: u32) {
     }
     assert_eq!(lab.mounts(), [] as [PathBuf; 0]);
     driver.stop();
-    match case.layout == RAW_DISK.layout {
+    match case.layout == RAW_DEVICE.layout {
         true => assert!(disk.is_blank(), "something is left on a bare device"),
         false => disk.assert_tables_verify(),
     }

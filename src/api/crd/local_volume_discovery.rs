@@ -1,7 +1,7 @@
 //! The CRD of LocalVolumeDiscovery, in the Local Storage Operator's group: asks for an inventory of the devices of some
 //! nodes. There is one object with a fixed name, as in the operator.
 //!
-//! The spec stays raw JSON: our own strict parser names unknown fields.
+//! The spec stays untyped JSON: our own strict parser names unknown fields.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};

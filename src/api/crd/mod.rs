@@ -1,7 +1,7 @@
 //! The custom resources: their types, their schemas, and the list that `localpool crds` prints.
 //!
-//! A set's spec stays raw JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown fields, and a
-//! typed spec would drop them. Every CRD has the number of its schema.
+//! A set's spec stays untyped JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown fields,
+//! and a typed spec would drop them. Every CRD has the number of its schema.
 
 mod device_pool;
 mod health;

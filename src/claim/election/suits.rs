@@ -38,12 +38,12 @@ impl<'a> SetTurn<'_, 'a> {
         set.has_name_of(&self.rule.set)
     }
 
-    pub(super) fn is_raw_use(&self, device: &Device) -> bool {
+    pub(super) fn is_bare_use(&self, device: &Device) -> bool {
         !holds_table(&device.raw) || self.rule.layout.is_bare()
     }
 
     pub(super) fn wants_zeros(&self, device: &Device) -> bool {
-        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.candidacy(device).may_be_ours
+        self.is_bare_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.candidacy(device).may_be_ours
     }
 
     pub(super) fn orders_wipe(&self) -> bool {
@@ -129,10 +129,10 @@ impl<'a> SetTurn<'_, 'a> {
         if !holds_table(&device.raw) && self.rule.layout.cuts() {
             return Err(Rejection::HoldsNoTable);
         }
-        if self.is_raw_use(device) && device.id.is_path() {
+        if self.is_bare_use(device) && device.id.is_path() {
             return Err(Rejection::UnstableIdentity);
         }
-        if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, self.disk_of(device)) {
+        if self.is_bare_use(device) && id::may_be_of_bridge(&device.raw, self.disk_of(device)) {
             return Err(Rejection::NamedByBridge);
         }
         (ballot.fits)(self.rule, device).map_err(Rejection::DoesNotFit)?;

@@ -314,26 +314,26 @@ fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
 fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
     let nameless = [device(disk("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &nameless, &[], &ripe), "a"), ["sda"]);
-    let raw = Rule { layout: Layout::RawDevice {}, ..rule("a") };
-    assert_eq!(left(&run(&[raw], &nameless, &[], &ripe), "a", "sda"), Rejection::UnstableIdentity);
+    let bare = Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    assert_eq!(left(&run(&[bare], &nameless, &[], &ripe), "a", "sda"), Rejection::UnstableIdentity);
 }
 
 #[test]
 fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_raw() {
-    let raw = || Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    let bare = || Rule { layout: Layout::RawDevice {}, ..rule("a") };
     let bridged = |name| RawDisk { transport: Some("usb".to_owned()), wwid: Some("naa.5000".to_owned()), ..disk(name) };
     let docked = [device(bridged("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &docked, &[], &ripe), "a"), ["sda"]);
-    assert_eq!(left(&run(&[raw()], &docked, &[], &ripe), "a", "sda"), Rejection::NamedByBridge);
+    assert_eq!(left(&run(&[bare()], &docked, &[], &ripe), "a", "sda"), Rejection::NamedByBridge);
     let sata = RawDisk { transport: Some("sata".to_owned()), ..bridged("sda") };
-    assert_eq!(took(&run(&[raw()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
+    assert_eq!(took(&run(&[bare()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
     // A GUID goes with the disk; the place of a partition does not.
     for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
         let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
         let part = partition("sda", 1, guid);
         let part = Device { id: id::hardware_id(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
         let parts =
-            Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..raw() };
+            Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..bare() };
         let elected = run(&[parts], &[whole, part], &[], &ripe);
         assert_eq!(took(&elected, "a") == ["sda1"], is_taken, "{elected:?}");
     }
@@ -349,8 +349,8 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     let all = Rule { filter: Filter { types, ..crate::claim::sample::filter() }, ..rule("a") };
     let election = run(std::slice::from_ref(&all), &devices, &[], &ripe);
     let layouts: Vec<_> = election.claims.iter().map(|claim| (claim.name.as_str(), claim.layout.clone())).collect();
-    let raw = Layout::RawDevice {};
-    assert_eq!(layouts, [("dm-0", raw.clone()), ("sda1", raw), ("sdb", Layout::Whole {})]);
+    let bare = Layout::RawDevice {};
+    assert_eq!(layouts, [("dm-0", bare.clone()), ("sda1", bare), ("sdb", Layout::Whole {})]);
     for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
         let election = run(&[Rule { layout, ..all.clone() }], &devices, &[], &ripe);
         assert_eq!(took(&election, "a"), ["sdb"]);

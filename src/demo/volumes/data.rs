@@ -18,7 +18,7 @@ use crate::host::{Extent, chain};
 pub const WRITTEN: u64 = 8 * MIB;
 
 impl DemoVolume {
-    /// Bytes at the start, in the middle and at the end of a raw volume, or as a file.
+    /// Bytes at the start, in the middle and at the end of a block volume, or as a file.
     pub fn write(&mut self, lab: &Lab) -> Result<StepDone, DemoError> {
         let data = self.data(&self.target(lab));
         let failed = |source| DemoError::io("write", data.display())(source);

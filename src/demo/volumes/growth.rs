@@ -83,7 +83,7 @@ impl DemoVolume {
         node.map_err(DemoError::io("measure", target.display()))
     }
 
-    /// The space that expansion added to a raw volume reads as zeros and can be written.
+    /// The space that expansion added to a block volume reads as zeros and can be written.
     pub fn use_growth(&mut self, lab: &Lab) -> Result<(), DemoError> {
         let last = self.places.last().map_or(0, |place| place.end);
         if self.wish.fs.is_some() || last >= self.size {

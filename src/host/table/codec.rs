@@ -121,8 +121,8 @@ pub fn table(header: &Header, array: &[u8], sector: u32) -> Result<Table, TableE
         return Err(TableError::EntriesCrc { disk: header.disk, stored: header.crc, computed });
     }
     let mut entries = BTreeMap::new();
-    for (number, raw) in (1..).zip(used.chunks_exact(ENTRY as usize)) {
-        if let Some(entry) = entry(number, raw, sector, header.usable)? {
+    for (number, bytes) in (1..).zip(used.chunks_exact(ENTRY as usize)) {
+        if let Some(entry) = entry(number, bytes, sector, header.usable)? {
             entries.insert(number, entry);
         }
     }
@@ -138,21 +138,21 @@ pub fn table(header: &Header, array: &[u8], sector: u32) -> Result<Table, TableE
     Ok(table)
 }
 
-fn entry(number: u32, raw: &[u8], sector: u32, usable: (Lba, Lba)) -> Result<Option<Entry>, TableError> {
-    let kind = guid_at(raw, 0);
+fn entry(number: u32, bytes: &[u8], sector: u32, usable: (Lba, Lba)) -> Result<Option<Entry>, TableError> {
+    let kind = guid_at(bytes, 0);
     if kind.is_nil() {
         return Ok(None);
     }
-    let (first, last) = (lba_at(raw, 32), lba_at(raw, 40));
+    let (first, last) = (lba_at(bytes, 32), lba_at(bytes, 40));
     let place = extent((first, last), sector);
     if first > last || first < usable.0 || last > usable.1 {
         return Err(TableError::Outside { number, extent: place, usable: extent(usable, sector) });
     }
     let mut name = [0; UNITS];
-    for (unit, pair) in name.iter_mut().zip(raw[56..].chunks_exact(2)) {
+    for (unit, pair) in name.iter_mut().zip(bytes[56..].chunks_exact(2)) {
         *unit = u16::from_le_bytes([pair[0], pair[1]]);
     }
-    Ok(Some(Entry { kind, guid: guid_at(raw, 16), extent: place, attributes: u64_at(raw, 48), name: Name(name) }))
+    Ok(Some(Entry { kind, guid: guid_at(bytes, 16), extent: place, attributes: u64_at(bytes, 48), name: Name(name) }))
 }
 
 /// Header and entries, for one write at sector 1.
@@ -189,14 +189,14 @@ fn array_of(table: &Table) -> Vec<u8> {
     let mut bytes = vec![0; array_span(table.slots).next_multiple_of(table.sector as usize)];
     for (number, entry) in &table.entries {
         let Entry { kind, guid, extent, attributes, name } = entry;
-        let raw = &mut bytes[array_span(*number - 1)..array_span(*number)];
-        raw[..16].copy_from_slice(&kind.to_bytes_le());
-        raw[16..32].copy_from_slice(&guid.to_bytes_le());
+        let written = &mut bytes[array_span(*number - 1)..array_span(*number)];
+        written[..16].copy_from_slice(&kind.to_bytes_le());
+        written[16..32].copy_from_slice(&guid.to_bytes_le());
         let (first, last) = sectors(extent, table.sector);
-        raw[32..40].copy_from_slice(&first.0.to_le_bytes());
-        raw[40..48].copy_from_slice(&last.0.to_le_bytes());
-        raw[48..56].copy_from_slice(&attributes.to_le_bytes());
-        for (pair, unit) in raw[56..].chunks_exact_mut(2).zip(name.0) {
+        written[32..40].copy_from_slice(&first.0.to_le_bytes());
+        written[40..48].copy_from_slice(&last.0.to_le_bytes());
+        written[48..56].copy_from_slice(&attributes.to_le_bytes());
+        for (pair, unit) in written[56..].chunks_exact_mut(2).zip(name.0) {
             pair.copy_from_slice(&unit.to_le_bytes());
         }
     }

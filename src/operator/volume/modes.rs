@@ -142,16 +142,16 @@ mod tests {
     fn a_node_whose_disks_are_all_of_sets_of_another_mode_is_out_of_the_choice() {
         // Every node reports every set.
         let nodes: [(&str, &[(&str, u32)]); 5] = [
-            ("raw", &[("block", 1), ("files", 0), ("any", 0)]),
+            ("blocks", &[("block", 1), ("files", 0), ("any", 0)]),
             ("files", &[("block", 0), ("files", 2), ("any", 0)]),
             ("both", &[("block", 1), ("files", 0), ("any", 1)]),
             ("none", &[("block", 0), ("files", 0), ("any", 0)]),
             ("unread", &[("block", 1), ("later", 1)]),
         ];
         let mount = seen(&mixed(), MOUNT, &nodes);
-        assert_eq!(mount, Modes { able: names(&["both", "files", "unread"]), barred: names(&["raw"]) });
+        assert_eq!(mount, Modes { able: names(&["both", "files", "unread"]), barred: names(&["blocks"]) });
         let block = seen(&mixed(), WantedUsage::Block, &nodes);
-        assert_eq!(block, Modes { able: names(&["both", "raw", "unread"]), barred: names(&["files"]) });
+        assert_eq!(block, Modes { able: names(&["both", "blocks", "unread"]), barred: names(&["files"]) });
         assert_eq!(seen(&mixed()[2..], MOUNT, &nodes), Modes::default(), "each mode is served everywhere");
     }
 
@@ -171,13 +171,13 @@ mod tests {
     #[test]
     fn the_answer_is_one_sentence_with_the_modes_and_the_nodes_that_can_serve_it() {
         let said = |able: &[&str]| {
-            let error = Modes { able: names(able), barred: names(&["raw"]) }.refusal(&"raw".into(), &wanted("x"));
+            let error = Modes { able: names(able), barred: names(&["blocks"]) }.refusal(&"blocks".into(), &wanted("x"));
             let Error::Exhausted(words) = error else { panic!("the scheduler is to choose again: {error:?}") };
             words
         };
         let words = said(&["b", "a"]);
         for part in
-            ["node raw: the sets of class fast that have disks there allow volumeMode Block only", "a, b can serve"]
+            ["node blocks: the sets of class fast that have disks there allow volumeMode Block only", "a, b can serve"]
         {
             assert!(words.contains(part), "{words}");
         }

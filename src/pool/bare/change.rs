@@ -15,7 +15,7 @@ use crate::pool::{
 };
 
 impl BareDevice {
-    /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how
+    /// A block volume's device is zeroed before, in pieces between which others have their turn; the journal says how
     /// far, and the worker goes on where the caller does not wait.
     pub fn create(&self, volume: &PlannedVolume, timeout: Duration) -> Result<(), BareError> {
         let mut budget = ZeroingBudget::begin();

@@ -72,7 +72,7 @@ impl BareDevice {
     ) -> Result<Option<String>, BareError> {
         let Some(erasing) = &claim.erasing else { return Ok(None) };
         let found = match (erasing.cursor, claim.erasing_usage) {
-            // A raw volume had whatever it had.
+            // A block volume had whatever it had.
             (0, None | Some(VolumeUsage::Block)) => None,
             (0, Some(VolumeUsage::Mount(_))) => self.not_of(erasing.was, raw),
             (cursor, _) => {

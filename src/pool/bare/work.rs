@@ -1,4 +1,4 @@
-//! The background work of a bare device: the erasure of a deleted volume, and zeroing for a raw one.
+//! The background work of a bare device: the erasure of a deleted volume, and zeroing for a block volume.
 
 use super::{BareDevice, unmap_all, whole};
 use crate::device::label::VolumeUsage;

@@ -50,7 +50,7 @@ impl JournalStore {
     /// What PoolVolumes have on a device with another claim.
     pub fn contradiction(&self, disk: &DiskId) -> Option<LostClaim> {
         let journal = self.journal();
-        journal.lost.get(disk).filter(|_| journal.raw.contains_key(disk)).cloned()
+        journal.lost.get(disk).filter(|_| journal.bare.contains_key(disk)).cloned()
     }
 
     /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a
@@ -106,7 +106,7 @@ fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) 
         if !may_be_hardware(disk.as_str()) || is_gone(journal, one) {
             continue;
         }
-        let is_lost = match journal.raw.get(disk) {
+        let is_lost = match journal.bare.get(disk) {
             None => true,
             // Where both records have one volume in common, the other object is the one that is behind.
             Some(claim) => {

@@ -45,7 +45,7 @@ fn a_claim_with_btrfs_grows_while_its_pod_runs() {
 }
 
 #[test]
-fn a_raw_claim_grows_while_its_pod_runs() {
+fn a_block_claim_grows_while_its_pod_runs() {
     check(Needs::Cluster, async |space| {
         space.running("raw", "local-carved", "64Mi", As::Device).await;
         ask(space, "raw", "128Mi").await;

@@ -36,7 +36,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     again
         .pool
         .journal()
-        .change_bare(&again.pool.bare_devices()[0].id, |claim| claim.volume = Some(raw_volume()))
+        .change_bare(&again.pool.bare_devices()[0].id, |claim| claim.volume = Some(block_volume()))
         .expect("written");
     let mut forged = start(&life, &machine.host).expect("starts");
     forged.passes().expect("looks");
@@ -65,7 +65,7 @@ fn machine_with_a_label(life: &Life) -> Machine {
     machine
 }
 
-fn raw_volume() -> BareVolume {
+fn block_volume() -> BareVolume {
     let wanted = request("a", WantedUsage::Block, MIB);
     let record = VolumeRecord {
         name: wanted.name,

@@ -169,7 +169,7 @@ impl Living for Node {
                 assert!(view.size >= size);
                 let after = extent_of(&self.pool, id(name)).expect("it exists");
                 let added = Extent { start: before.end, end: after.end };
-                assert!(machine.disk.is_zero(added), "what expansion adds to a raw volume is zero");
+                assert!(machine.disk.is_zero(added), "what expansion adds to a block volume is zero");
                 assert_mapped(machine, &self.pool, view.id, "expand");
                 told.volumes.get_mut(name).expect("it exists").least = size;
                 Ok(())

@@ -111,7 +111,7 @@ fn a_carved_disk_that_cannot_zero_by_itself_converges_after_a_stop_at_any_effect
 }
 
 #[test]
-fn a_carved_disk_without_erasure_shows_no_raw_volume_what_was_there() {
+fn a_carved_disk_without_erasure_shows_no_block_volume_what_was_there() {
     stop_everywhere(Layout::Carved {}, disk(512, true), ErasePolicy::None);
 }
 

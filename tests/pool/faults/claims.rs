@@ -154,7 +154,7 @@ fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_th
 }
 
 #[test]
-fn a_disk_that_is_being_cleaned_offers_all_its_space_to_filesystems_and_the_clean_part_to_raw_volumes() {
+fn a_disk_that_is_being_cleaned_offers_all_its_space_to_filesystems_and_the_clean_part_to_block_volumes() {
     let host = Arc::new(FakeHost::default());
     let slow = Geometry { size: 256 * MIB, offloads_zeroes: false, ..geometry() };
     host.add_disk("fake0", "SERIAL-1", slow);

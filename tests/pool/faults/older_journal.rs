@@ -44,7 +44,7 @@ fn is_disputed(host: &Arc<FakeHost>, disk: &Platter, older: &str, volume: &str) 
 }
 
 #[test]
-fn a_device_that_an_older_journal_calls_free_and_that_holds_a_raw_volume_is_neither_given_out_nor_zeroed() {
+fn a_device_that_an_older_journal_calls_free_and_that_holds_a_block_volume_is_neither_given_out_nor_zeroed() {
     for at in [0, 8192, 65536, MIB - 512, SIZE - MIB, SIZE - 65536] {
         let (host, disk, node, older) = free();
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");

@@ -84,7 +84,7 @@ fn a_disk_that_fails_to_sync_acknowledges_nothing() {
 }
 
 #[test]
-fn space_that_cannot_be_zeroed_is_never_given_to_a_raw_volume() {
+fn space_that_cannot_be_zeroed_is_never_given_to_a_block_volume() {
     let (_host, disk, node) = carved();
     disk.inject(Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX });
     assert!(node.pool.create(&request("raw", BLOCK, MIB)).is_err());
