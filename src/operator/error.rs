@@ -92,7 +92,7 @@ pub fn error_message(error: &(dyn std::error::Error + 'static)) -> String {
         }
         let next = error.to_string();
         // Many errors repeat their causes in their own messages.
-        if !words.iter().any(|said| said.contains(&next)) {
+        if !words.iter().any(|before| before.contains(&next)) {
             words.push(next);
         }
         cause = error.source();

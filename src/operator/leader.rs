@@ -43,7 +43,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long an object stays after nobody asks for it any more.
-const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
+const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
 /// The work of the leader.
 pub struct Leader {
@@ -54,7 +54,7 @@ pub struct Leader {
     recorder: Recorder,
     metrics: Metrics,
     gone: DeletedNodePolicy,
-    left_for: SignedDuration,
+    retention: SignedDuration,
 }
 
 /// How a pass ended.
@@ -75,15 +75,15 @@ impl Leader {
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             gone,
-            left_for: LEFT_FOR,
+            retention: RETENTION,
             client,
         }
     }
 
     /// Sets another time for which an object stays after nobody asks for it any more.
     #[cfg(any(test, feature = "testing"))]
-    pub fn leaving_for(self, left_for: SignedDuration) -> Self {
-        Self { left_for, ..self }
+    pub fn with_retention(self, retention: SignedDuration) -> Self {
+        Self { retention, ..self }
     }
 
     /// Runs until it is dropped.
@@ -93,13 +93,13 @@ impl Leader {
         tasks.spawn(keep(self.classes.clone(), classes, decoded));
         let (mut changes, mut classes) = (self.stores.changes(), self.classes.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-        let mut left = crate::operator::pool::deleted_node::Left::default();
+        let mut unused = crate::operator::pool::deleted_node::UnusedPools::default();
         loop {
             // Any change after this starts another pass.
-            changes.seen();
+            changes.mark_unchanged();
             classes.borrow_and_update();
             let Pass { done, due } = match self.stores.are_synced() && self.classes.is_synced() {
-                true => self.pass(&mut left).await,
+                true => self.pass(&mut unused).await,
                 false => Pass { done: true, due: None },
             };
             let until = due.map_or(Duration::MAX, |due| {
@@ -117,12 +117,12 @@ impl Leader {
         }
     }
 
-    async fn pass(&self, left: &mut crate::operator::pool::deleted_node::Left) -> Pass {
+    async fn pass(&self, unused: &mut crate::operator::pool::deleted_node::UnusedPools) -> Pass {
         let mut made = BTreeMap::new();
         let sets = self.sets(&mut made).await;
         let local_volumes = self.local_volumes(&mut made).await;
         let (volumes, leftover) = self.volumes().await;
-        let (pools, unused) = self.unused_pools(left).await;
+        let (pools, unused) = self.unused_pools(unused).await;
         Pass { done: sets && local_volumes && volumes && pools, due: leftover.into_iter().chain(unused).min() }
     }
 
@@ -141,13 +141,13 @@ impl Leader {
         }
     }
 
-    async fn tell(&self, about: ObjectReference, action: &str, news: &[EventNote]) -> bool {
+    async fn publish_events(&self, about: ObjectReference, action: &str, events: &[EventNote]) -> bool {
         let mut done = true;
-        for news in news {
-            let event = news.event(action);
+        for event in events {
+            let event = event.event(action);
             let request = self.recorder.publish(&event, &about);
-            let told = within("writing an Event", request).await;
-            done &= told.is_ok() || self.note("events", told);
+            let published = within("writing an Event", request).await;
+            done &= published.is_ok() || self.note("events", published);
         }
         done
     }

@@ -29,7 +29,7 @@ pub struct Lease {
 /// Holds the lease when it can, until `stopped`; sends to `leads` whether it does. Releases the lease.
 pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stopped: impl Future<Output = ()>) {
     tokio::pin!(stopped);
-    let mut said = false;
+    let mut is_logged = false;
     loop {
         let began = async {
             let manager = LeaseManagerBuilder::new(client.clone(), lease.name.as_str())
@@ -44,13 +44,13 @@ pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stop
             () = &mut stopped => return,
             began = began => match began {
                 Ok((held, task)) => {
-                    said = false;
+                    is_logged = false;
                     if follow(held, task, &leads, &mut stopped).await {
                         return;
                     }
                 }
-                Err(error) if !said => {
-                    said = true;
+                Err(error) if !is_logged => {
+                    is_logged = true;
                     tracing::warn!(lease = lease.name, "the lease cannot be read; trying again: {}", chain(&error));
                 }
                 Err(_) => {}
@@ -71,7 +71,7 @@ async fn follow<T>(
     stopped: impl Future<Output = ()>,
 ) -> bool {
     tokio::pin!(stopped);
-    let told = loop {
+    let is_stopped = loop {
         let now = *held.borrow_and_update();
         leads.send_if_modified(|before| std::mem::replace(before, now) != now);
         tokio::select! {
@@ -81,12 +81,12 @@ async fn follow<T>(
         }
     };
     leads.send_if_modified(|before| std::mem::replace(before, false));
-    if told {
+    if is_stopped {
         // Without a listener the manager releases the lease and ends.
         drop(held);
         if tokio::time::timeout(RELEASE, task).await.is_err() {
             tracing::warn!("the lease was not released in time; the other replica takes over when it expires");
         }
     }
-    told
+    is_stopped
 }

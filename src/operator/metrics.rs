@@ -69,8 +69,8 @@ impl Metrics {
         self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
-            let seen = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
-            if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
+            let volume = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
+            if let Some(condition) = volume.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
                 self.abnormal.with_label_values(&[condition.word()]).inc();
             }
         }
@@ -101,13 +101,13 @@ mod tests {
             let set: crate::api::crd::LocalVolumeSet = serde_json::from_value(value).expect("a set");
             Stores { sets: crate::operator::store::Store::of([set], |_, _| false), ..Stores::default() }
         };
-        let told = || prometheus::core::Collector::collect(&metrics.deleted_sets)[0].get_metric().len();
+        let reported = || prometheus::core::Collector::collect(&metrics.deleted_sets)[0].get_metric().len();
         metrics.refresh(&set(None));
-        assert_eq!(told(), 0);
+        assert_eq!(reported(), 0);
         metrics.refresh(&set(Some("2026-01-01T00:00:00Z")));
         assert_eq!(metrics.deleted_sets.with_label_values(&["d", "s"]).get(), 1_767_225_600);
         metrics.refresh(&Stores::default());
-        assert_eq!(told(), 0);
+        assert_eq!(reported(), 0);
     }
 
     #[test]
@@ -121,11 +121,11 @@ mod tests {
             let volumes = crate::operator::store::Store::of([volume], |_, _| false);
             let nodes = crate::operator::store::Store::of(node, |_, _| false);
             metrics.refresh(&Stores { volumes, nodes, ..Stores::default() });
-            let told = prometheus::core::Collector::collect(&metrics.abnormal);
+            let reported = prometheus::core::Collector::collect(&metrics.abnormal);
             let value = |metric: &prometheus::proto::Metric| {
                 (metric.get_label()[0].value().to_owned(), metric.get_gauge().get_value())
             };
-            told[0].get_metric().iter().map(value).collect::<Vec<_>>()
+            reported[0].get_metric().iter().map(value).collect::<Vec<_>>()
         };
         let conflict = status_condition("Healthy", "False", "Conflict", "it is on two disks");
         assert_eq!(refresh(vec![conflict.clone()], Some(node())), [("Conflict".to_owned(), 1.0)]);

@@ -182,8 +182,8 @@ mod tests {
         let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".into() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
-        let seen = PassSummary::of(&PassReport::of_look(set));
-        assert_eq!(seen.mismatched, BTreeSet::from([DiskId::named("disk-sdb")]));
-        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc", "disk-sdg"].map(DiskId::named)));
+        let summary = PassSummary::of(&PassReport::of_look(set));
+        assert_eq!(summary.mismatched, BTreeSet::from([DiskId::named("disk-sdb")]));
+        assert_eq!(summary.unstable, BTreeSet::from(["disk-sdc", "disk-sdg"].map(DiskId::named)));
     }
 }

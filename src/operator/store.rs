@@ -163,26 +163,26 @@ impl<K: ResourceExt> Store<K> {
         let mut next = Objects::new(objects.group_of);
         next.list_count = ListCount(objects.list_count.0 + 1);
         let before = std::mem::replace(&mut *objects, next);
-        let said = listed.into_iter().filter_map(|object| match object {
+        let readings = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
                 let key = key(&object);
-                objects.told(&Revision::of(&object));
+                objects.note_version(&Revision::of(&object));
                 objects.insert(key.clone(), Arc::new(object));
                 before.unread.contains_key(&key).then_some(Readability::Back { key })
             }
             Err(unread) => {
-                objects.told(&unread.revision);
-                let (news, known) = (before.news_of(&unread), before.all.get(&unread.key).cloned());
+                objects.note_version(&unread.revision);
+                let (lost, known) = (before.newly_unread(&unread), before.all.get(&unread.key).cloned());
                 objects.insert_unread(unread, known);
-                news
+                lost
             }
         });
-        let said = said.collect();
+        let readings = readings.collect();
         drop(objects);
         self.0.known.send_modify(|known| {
             *known = StoreState { synced: true, lists: known.lists + 1, version: known.version + 1 };
         });
-        said
+        readings
     }
 
     /// Takes in an object from a watch.
@@ -196,7 +196,7 @@ impl<K: ResourceExt> Store<K> {
     fn put_read(&self, object: K) -> Option<Readability> {
         let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
         let mut objects = self.write();
-        objects.told(&revision);
+        objects.note_version(&revision);
         let was_unread = objects.end_unread(&key);
         // A watch that lags behind our own write must not undo what we know.
         let known = objects.all.get(&key).map(|known| Revision::of(&**known));
@@ -214,13 +214,13 @@ impl<K: ResourceExt> Store<K> {
 
     fn put_unread(&self, unread: UnreadObject<K>) -> Option<Readability> {
         let mut objects = self.write();
-        objects.told(&unread.revision);
-        let news = objects.news_of(&unread);
+        objects.note_version(&unread.revision);
+        let lost = objects.newly_unread(&unread);
         let known = objects.take(&unread.key);
         objects.insert_unread(unread, known);
         drop(objects);
         self.ring();
-        news
+        lost
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
@@ -248,7 +248,7 @@ impl<K: ResourceExt> Store<K> {
     pub(super) fn remove(&self, gone: &impl ResourceExt) {
         let (key, revision) = (key(gone), Revision::of(gone));
         let mut objects = self.write();
-        objects.told(&revision);
+        objects.note_version(&revision);
         let unread = objects.unread.get(&key).is_some_and(|unread| unread.revision.is_of_the_object(&revision))
             && objects.end_unread(&key);
         let known = objects.all.get(&key).is_some_and(|known| Revision::of(&**known).is_of_the_object(&revision))
@@ -300,7 +300,7 @@ impl<K: ResourceExt> Objects<K> {
         Self { all, groups, unread, newest: 0, list_count: ListCount::default(), group_of }
     }
 
-    fn told(&mut self, revision: &Revision) {
+    fn note_version(&mut self, revision: &Revision) {
         self.newest = self.newest.max(revision.version.unwrap_or_default());
     }
 
@@ -312,11 +312,11 @@ impl<K: ResourceExt> Objects<K> {
         !is_there && (was_reported || sent != self.list_count)
     }
 
-    /// The message about it, once for each reason.
-    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Readability> {
+    /// That it cannot be read, once for each reason.
+    fn newly_unread(&self, unread: &UnreadObject<K>) -> Option<Readability> {
         let UnreadObject { key, why, .. } = unread;
-        let said = self.unread.get(key).is_some_and(|before| before.why == *why);
-        (!said).then(|| Readability::Lost { key: key.clone(), why: why.clone() })
+        let is_known = self.unread.get(key).is_some_and(|before| before.why == *why);
+        (!is_known).then(|| Readability::Lost { key: key.clone(), why: why.clone() })
     }
 
     fn insert(&mut self, key: String, object: Arc<K>) -> Option<Arc<K>> {

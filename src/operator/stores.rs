@@ -74,14 +74,14 @@ impl Stores {
 pub struct Changes([watch::Receiver<StoreState>; 5]);
 
 impl Changes {
-    /// Marks all changes so far as seen.
-    pub fn seen(&mut self) {
+    /// Marks all changes so far as known.
+    pub fn mark_unchanged(&mut self) {
         for kind in &mut self.0 {
             kind.mark_unchanged();
         }
     }
 
-    /// Waits for a change after those that were waited for or seen.
+    /// Waits for a change after those that were waited for or marked.
     pub async fn next(&mut self) {
         let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
         // A store ends only when the process does.

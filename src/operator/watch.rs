@@ -101,7 +101,7 @@ fn between_tries() -> CappedBackoff {
 
 /// When a mirror is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tells {
+pub enum ReportOn {
     /// Once the objects were listed, and after each change.
     Changes,
     /// And after each list, even if nothing changed: the API server may now decode what it stores by another
@@ -112,19 +112,19 @@ pub enum Tells {
 /// Reports all objects of a watch, by name, for ever.
 pub async fn mirror<K>(
     watched: Watched<DeserializeGuard<K>>,
-    tells: Tells,
+    report_on: ReportOn,
     changed: impl FnMut(BTreeMap<String, Arc<K>>),
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + PartialEq + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    reflect(what, watcher(api, config).backoff(between_tries()), tells, changed).await;
+    reflect(what, watcher(api, config).backoff(between_tries()), report_on, changed).await;
 }
 
 async fn reflect<K>(
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>>,
-    tells: Tells,
+    report_on: ReportOn,
     mut changed: impl FnMut(BTreeMap<String, Arc<K>>),
 ) where
     K: Resource<DynamicType = ()> + PartialEq,
@@ -133,7 +133,7 @@ async fn reflect<K>(
     let mut last = None;
     let on_event = |event: StoreEvent<'_>| {
         let now = store.by_key();
-        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(event, StoreEvent::List)) {
+        if last.as_ref() != Some(&now) || (report_on == ReportOn::Lists && matches!(event, StoreEvent::List)) {
             last = Some(now.clone());
             changed(now);
         }
@@ -174,8 +174,8 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
     let (mut listed, mut trouble) = (Vec::new(), Trouble::default());
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
-        if let Some(words) = trouble.news(&event) {
-            words.say(what);
+        if let Some(message) = trouble.message(&event) {
+            message.log(what);
         }
         match event {
             Ok(Event::Init) => listed = Vec::new(),
@@ -220,28 +220,28 @@ fn say(what: &str, reading: Readability) {
 struct Trouble(Option<String>);
 
 #[derive(Debug, PartialEq, Eq)]
-enum TroubleNews {
+enum TroubleMessage {
     Fails(String),
     Over,
 }
 
 impl Trouble {
-    fn news<K>(&mut self, event: &watcher::Result<Event<K>>) -> Option<TroubleNews> {
+    fn message<K>(&mut self, event: &watcher::Result<Event<K>>) -> Option<TroubleMessage> {
         match event {
             // Sent before the list is requested: only its first object or its end proves that the list comes in.
             Ok(Event::Init) => None,
-            Ok(_) => self.0.take().map(|_| TroubleNews::Over),
+            Ok(_) => self.0.take().map(|_| TroubleMessage::Over),
             Err(error) => {
                 let words = error_message(error);
-                let said = self.0.replace(words.clone());
-                (said.as_ref() != Some(&words)).then_some(TroubleNews::Fails(words))
+                let before = self.0.replace(words.clone());
+                (before.as_ref() != Some(&words)).then_some(TroubleMessage::Fails(words))
             }
         }
     }
 }
 
-impl TroubleNews {
-    fn say(&self, what: &str) {
+impl TroubleMessage {
+    fn log(&self, what: &str) {
         match self {
             Self::Fails(error) => {
                 tracing::warn!(what, error, "cannot watch; trying again, and using the last known objects");

@@ -36,14 +36,14 @@ impl Drop for Work {
 }
 
 pub fn lead(stage: &Stage, gone: DeletedNodePolicy) -> Work {
-    lead_leaving_for(stage, gone, SignedDuration::from_mins(10))
+    lead_with_retention(stage, gone, SignedDuration::from_mins(10))
 }
 
 /// A leader that removes sooner what nobody asks for any more.
-fn lead_leaving_for(stage: &Stage, gone: DeletedNodePolicy, left_for: SignedDuration) -> Work {
+fn lead_with_retention(stage: &Stage, gone: DeletedNodePolicy, retention: SignedDuration) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
-    Work { task: tokio::spawn(leader.leaving_for(left_for).run()), metrics }
+    Work { task: tokio::spawn(leader.with_retention(retention).run()), metrics }
 }
 
 pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
@@ -207,7 +207,7 @@ async fn what_nobody_asks_for_any_more_is_withdrawn_by_time_alone_and_an_order_t
     let (waiting, ordered) = (asked(&stage, &node, "Keep").await, asked(&stage, &node, "Delete").await);
     stage.objects.delete(&ordered.to_string(), &DeleteParams::default()).await.expect("there");
     let later = asked(&stage, &node, "Keep").await;
-    let _work = lead_leaving_for(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(4));
+    let _work = lead_with_retention(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(4));
     for left in [waiting, later] {
         until("it is withdrawn", async || stage.is_gone(left).await.then_some(())).await;
     }
@@ -226,7 +226,7 @@ async fn the_device_pool_of_a_deleted_node_goes_when_no_volume_of_that_node_is_l
     }
     let [empty, used, _] = &nodes;
     let (_, id) = made(&stage, used).await;
-    let _work = lead_leaving_for(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(1));
+    let _work = lead_with_retention(&stage, DeletedNodePolicy::Keep, SignedDuration::from_secs(1));
     for node in [empty, used] {
         stage.delete_node(node).await;
     }

@@ -112,12 +112,12 @@ fn fit(mut devices: Vec<DiscoveredDevice>, room: usize) -> Vec<DiscoveredDevice>
         return devices;
     }
     devices = devices.into_iter().map(DiscoveredDevice::without_ours).collect();
-    let mut left = room;
+    let mut remaining = room;
     let mut keep = vec![false; devices.len()];
     for wanted in [true, false] {
         for (keep, device) in keep.iter_mut().zip(&devices) {
-            if (device.status.state == DeviceState::Available) == wanted && bytes(device) <= left {
-                left -= bytes(device);
+            if (device.status.state == DeviceState::Available) == wanted && bytes(device) <= remaining {
+                remaining -= bytes(device);
                 *keep = true;
             }
         }

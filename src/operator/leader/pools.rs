@@ -11,17 +11,17 @@ use crate::api::crd::DevicePool;
 use crate::device::NodeName;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
-use crate::operator::pool::deleted_node::Left;
+use crate::operator::pool::deleted_node::UnusedPools;
 
 impl Leader {
     /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
     /// is due.
-    pub(super) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
+    pub(super) async fn unused_pools(&self, unused: &mut UnusedPools) -> (bool, Option<Timestamp>) {
         let volumes = self.stores.volumes.all();
         let used = |name: &NodeName| {
             self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
         };
-        let (due, next) = left.due(self.stores.pools.all(), used, self.left_for, Timestamp::now());
+        let (due, next) = unused.due(self.stores.pools.all(), used, self.retention, Timestamp::now());
         let mut done = true;
         for pool in due {
             // A watch may be behind.

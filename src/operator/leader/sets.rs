@@ -52,14 +52,14 @@ impl Leader {
                 }
             };
             let offers = status::offers(set, pools.iter().map(Arc::as_ref));
-            let (status, news) = status::decide(set, &read, class, &offers);
+            let (status, events) = status::decide(set, &read, class, &offers);
             if set.status.as_ref() == Some(&status) {
                 continue;
             }
             let may_write = self.may_write(&whose).await;
             if may_write == Some(true) {
                 let written = self.note("sets", self.write_status(&**set, &status).await);
-                done &= written && self.tell(set.object_ref(&()), "Claim", &news).await;
+                done &= written && self.publish_events(set.object_ref(&()), "Claim", &events).await;
             }
             done &= may_write.is_some();
         }
@@ -81,7 +81,7 @@ impl Leader {
             volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
         for (volume, reading) in read_volumes {
             let read = local_volume::read(volume, &reading, &nodes);
-            if let local_volume::LocalVolumeSummary::Valid { classes, left_alone: false, .. } = &read {
+            if let local_volume::LocalVolumeSummary::Valid { classes, unmanaged: false, .. } = &read {
                 for name in classes.iter().filter(|name| !name.is_empty()) {
                     if !made.contains_key(name) {
                         let (class, ok) = self.class(name, &**volume, &whose).await;
@@ -91,14 +91,14 @@ impl Leader {
                 }
             }
             let offers = local_volume::offers(volume, pools.iter().map(Arc::as_ref));
-            let (status, news) = local_volume::decide(volume, &read, made, &offers);
+            let (status, events) = local_volume::decide(volume, &read, made, &offers);
             if volume.status.as_ref() == Some(&status) {
                 continue;
             }
             let may_write = self.may_write(&whose).await;
             if may_write == Some(true) {
                 let written = self.note("local volumes", self.write_status(&**volume, &status).await);
-                done &= written && self.tell(volume.object_ref(&()), "Claim", &news).await;
+                done &= written && self.publish_events(volume.object_ref(&()), "Claim", &events).await;
             }
             done &= may_write.is_some();
         }
@@ -123,9 +123,9 @@ impl Leader {
                 self.note("classes", Ok(()));
                 let kind = K::kind(&());
                 let note = format!("StorageClass {} was created for the {kind}", class.name_any());
-                let news = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
-                let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
-                (Class::Ours, told)
+                let event = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
+                let published = self.publish_events(object.object_ref(&()), "CreateStorageClass", &[event]).await;
+                (Class::Ours, published)
             }
             // Another writer was first; the watch will show it.
             Err(error) if error.is_conflict() => (Class::Missing, true),

@@ -25,7 +25,7 @@ impl Leader {
         let mut next: Option<Timestamp> = None;
         let now = Timestamp::now();
         for volume in self.stores.volumes.all() {
-            match leftover::due(&volume, self.left_for) {
+            match leftover::due(&volume, self.retention) {
                 Some(due) if due <= now => {
                     done &= self.note("leftovers", self.objects.withdraw(&volume).await);
                     continue;
@@ -41,9 +41,9 @@ impl Leader {
                 false => continue,
             };
             match result {
-                Ok(news) => {
+                Ok(events) => {
                     self.note("nodes", Ok(()));
-                    done &= self.tell(volume.object_ref(&()), "WatchNode", &news).await;
+                    done &= self.publish_events(volume.object_ref(&()), "WatchNode", &events).await;
                 }
                 Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
             }
@@ -60,7 +60,7 @@ impl Leader {
         let node = &volume.spec.node;
         let warning =
             |reason: &str, note: String| EventNote { type_: EventType::Warning, reason: reason.to_owned(), note };
-        let (conditions, news) = match act {
+        let (conditions, events) = match act {
             deleted_node::NodeGoneAction::Release => {
                 let held = match self.objects.delete(volume).await? {
                     Write::Done(held) => held,
@@ -77,12 +77,12 @@ impl Leader {
                 (conditions, vec![warning("NodeDeleted", note)])
             }
             deleted_node::NodeGoneAction::Clear(conditions) => {
-                let news = EventNote {
+                let event = EventNote {
                     type_: EventType::Normal,
                     reason: "NodeBack".to_owned(),
                     note: format!("node {node} is back"),
                 };
-                (conditions, vec![news])
+                (conditions, vec![event])
             }
         };
         let api: Api<PoolVolume> = Api::all(self.client.clone());
@@ -93,7 +93,7 @@ impl Leader {
         });
         let what = format!("writing the status of PoolVolume {name}");
         match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
-            Ok(_) => Ok(news),
+            Ok(_) => Ok(events),
             // It changed: the watch starts another pass.
             Err(error) if error.is_conflict() || error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),

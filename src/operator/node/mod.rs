@@ -19,15 +19,15 @@ use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
-    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<PassSummary>>>) {
+    pub async fn run(self, inbox: Inbox, passes: channel::Receiver<Option<Arc<PassSummary>>>) {
         let Inbox(inbox) = inbox;
         let (config, configs) = channel::channel(Arc::new(set::node_config::NodeConfig::default()));
         let known = KnownVolumes::default();
         tokio::join!(
             set::config::keep(self.clone(), config),
-            pool::report::keep(self.clone(), seen.clone(), configs.clone()),
+            pool::report::keep(self.clone(), passes.clone(), configs.clone()),
             volume::known::keep(self.clone(), known.clone()),
-            volume::queue::keep(self.clone(), known, inbox, seen, configs),
+            volume::queue::keep(self.clone(), known, inbox, passes, configs),
             self.clone().report_health(),
         );
     }

@@ -12,9 +12,9 @@ use crate::device::NodeName;
 
 /// When each pool was first seen without a Node and volumes.
 #[derive(Debug, Default)]
-pub struct Left(BTreeMap<NodeName, Timestamp>);
+pub struct UnusedPools(BTreeMap<NodeName, Timestamp>);
 
-impl Left {
+impl UnusedPools {
     /// The pools to delete now, and when the next one is due. `used` tells by name whether the Node or a PoolVolume of
     /// it exists.
     pub fn due(
@@ -24,7 +24,7 @@ impl Left {
         age: SignedDuration,
         now: Timestamp,
     ) -> (Vec<Arc<DevicePool>>, Option<Timestamp>) {
-        let mut left = BTreeMap::new();
+        let mut unused = BTreeMap::new();
         let (mut due, mut next) = (Vec::new(), None);
         for pool in pools {
             let name = pool.node();
@@ -37,9 +37,9 @@ impl Left {
                 Ok(_) => due.push(pool),
                 Err(_) => {}
             }
-            left.insert(name, since);
+            unused.insert(name, since);
         }
-        self.0 = left;
+        self.0 = unused;
         (due, next)
     }
 }
@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
-        let mut left = Left::default();
+        let mut unused = UnusedPools::default();
         let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false)];
         let mut look = |minutes: i64| {
-            let (due, next) = left.due(pools(), |name| name == "used", AGE, at(minutes));
+            let (due, next) = unused.due(pools(), |name| name == "used", AGE, at(minutes));
             (names(&due), next)
         };
         assert_eq!(look(0), (vec![], Some(at(10))));
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_node_that_is_back_for_a_moment_begins_the_time_anew() {
-        let mut left = Left::default();
-        let mut look = |used: bool, minutes: i64| left.due(vec![pool("n", false)], |_| used, AGE, at(minutes));
+        let mut unused = UnusedPools::default();
+        let mut look = |used: bool, minutes: i64| unused.due(vec![pool("n", false)], |_| used, AGE, at(minutes));
         assert_eq!(look(false, 0).1, Some(at(10)));
         assert_eq!(look(true, 5).1, None);
         assert_eq!(look(false, 6), (vec![], Some(at(16))));

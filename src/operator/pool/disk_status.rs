@@ -31,8 +31,8 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         }
         Standing::Ready => {
             let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
-            let said: Vec<String> = held.iter().cloned().chain(failing).collect();
-            (DiskState::Ready, (!said.is_empty()).then(|| said.join("; ")))
+            let messages: Vec<String> = held.iter().cloned().chain(failing).collect();
+            (DiskState::Ready, (!messages.is_empty()).then(|| messages.join("; ")))
         }
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
         Standing::Missing => (

@@ -44,7 +44,7 @@ const MANAGER: &str = "localpool-agent";
 /// Writes the status whenever its content has changed.
 pub async fn keep(
     operator: NodeOperator,
-    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
+    mut passes: channel::Receiver<Option<Arc<PassSummary>>>,
     mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let mut changed = operator.changed.subscribe();
@@ -53,17 +53,17 @@ pub async fn keep(
     loop {
         let wait = if failed { STATUS_RETRY } else { Duration::MAX };
         tokio::select! {
-            ok = seen.changed() => if ok.is_err() { return },
+            ok = passes.changed() => if ok.is_err() { return },
             ok = configs.changed() => if ok.is_err() { return },
             ok = changed.changed() => if ok.is_err() { return },
             () = sleep(wait) => {}
         }
         tokio::time::sleep(SETTLE).await;
-        let (Some(seen), config) = (seen.borrow_and_update().clone(), configs.borrow_and_update().clone()) else {
+        let (Some(pass), config) = (passes.borrow_and_update().clone(), configs.borrow_and_update().clone()) else {
             continue;
         };
         changed.mark_unchanged();
-        if !config.complete || !seen.knows_all {
+        if !config.complete || !pass.knows_all {
             continue;
         }
         if !config.pool_exists {
@@ -76,7 +76,7 @@ pub async fn keep(
             None => DevicePoolStatus::default(),
         };
         let (pool, board) = (Arc::clone(&operator.pool), operator.health.clone());
-        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &config, &before)).await;
+        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &pass, &config, &before)).await;
         let Ok(status) = status else { continue };
         if written.as_ref() == Some(&status) {
             continue;
@@ -137,7 +137,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
 fn status(
     pool: &Pool,
     board: &Board,
-    seen: &PassSummary,
+    pass: &PassSummary,
     config: &NodeConfig,
     before: &DevicePoolStatus,
 ) -> DevicePoolStatus {
@@ -148,7 +148,7 @@ fn status(
         .map(|(name, set)| match set {
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
-                let offer = offer(pool, &disks, seen, rule);
+                let offer = offer(pool, &disks, pass, rule);
                 SetOffer {
                     message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
                     ..offer
@@ -178,7 +178,7 @@ fn status(
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), seen.volumes_unread.as_deref(), config, &before.conditions),
+            claiming(pool.journal().sound().err(), pass.volumes_unread.as_deref(), config, &before.conditions),
         ],
     }
 }
@@ -216,14 +216,14 @@ fn claiming(
     condition(before, "Claiming", holds, reason, message, None)
 }
 
-fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> SetOffer {
+fn offer(pool: &Pool, disks: &[DiskView], pass: &PassSummary, rule: &Rule) -> SetOffer {
     let set = &rule.set;
     let selector = Selector { class: None, set: Some(set.name.clone()) };
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
     let block = pool.capacity(&selector, WantedUsage::Block);
     let own = || disks.iter().filter(|disk| disk.set.has_name_of(set));
-    let (would_take, would_take_omitted) = named(would_take(seen, rule));
-    let (unmatched, unmatched_omitted) = named(unmatched(seen, rule));
+    let (would_take, would_take_omitted) = named(would_take(pass, rule));
+    let (unmatched, unmatched_omitted) = named(unmatched(pass, rule));
     SetOffer {
         namespace: set.name.namespace.clone(),
         name: set.name.name.clone(),
@@ -237,31 +237,31 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> Se
         block_available: signed(block.available),
         block_largest: signed(block.largest),
         block_smallest: signed(block.smallest),
-        message: contested(seen, rule),
+        message: contested(pass, rule),
         would_take,
         would_take_omitted,
         unmatched,
         unmatched_omitted,
-        partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
-        missing_device_paths: missing(seen, rule),
+        partitioning: partitioning(rule, outcome(pass, rule), disks, pass),
+        missing_device_paths: missing(pass, rule),
     }
 }
 
 /// Other sets that want devices which this set has or takes: their status names each device, the status of this set
 /// only names those sets.
-fn contested(seen: &PassSummary, rule: &Rule) -> Option<String> {
+fn contested(pass: &PassSummary, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
-    let lost = |(_, left): &&(KernelName, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
-    let said = seen.outcomes.iter().filter_map(|outcome| {
+    let lost = |(_, rejection): &&(KernelName, Rejection)| matches!(rejection, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
+    let wishes = pass.outcomes.iter().filter_map(|outcome| {
         let devices = outcome.rejected.iter().filter(lost).count();
         (devices > 0).then(|| format!("{} selects {devices} of its devices too", outcome.set))
     });
-    let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    let wishes: Vec<String> = wishes.collect();
+    (!wishes.is_empty()).then(|| wishes.join(", "))
 }
 
-fn outcome<'a>(seen: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
-    seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
+fn outcome<'a>(pass: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
+    pass.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
 /// As many as may be named, and how many more there are.
@@ -272,35 +272,37 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 }
 
 /// What a dry run would take, by the names that people use.
-fn would_take(seen: &PassSummary, rule: &Rule) -> Vec<String> {
+fn would_take(pass: &PassSummary, rule: &Rule) -> Vec<String> {
     // The pass may have used an earlier version of the set.
-    let names = outcome(seen, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
-    let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
-    names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
+    let names = outcome(pass, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
+    let names = nearest_first(rule, names.collect(), |name| pass.sorts.get(*name).copied());
+    names.into_iter().filter_map(|name| pass.links.get(name).cloned()).collect()
 }
 
 /// The devices that a set did not take, or could not claim, by the names that people use.
-fn unmatched(seen: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
-    let reason = |(name, left): (&KernelName, Option<&Rejection>)| match (seen.problems.get(name), left) {
+fn unmatched(pass: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
+    let reason = |(name, rejection): (&KernelName, Option<&Rejection>)| match (pass.problems.get(name), rejection) {
         (Some(problem), _) => Some(problem.clone()),
         // The message of an election counts seconds, and each second would be a write.
         (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
-        (None, left) => left.map(ToString::to_string),
+        (None, rejection) => rejection.map(ToString::to_string),
     };
-    let told = |(name, left): (&KernelName, Option<&Rejection>)| {
-        Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
+    let device = |(name, rejection): (&KernelName, Option<&Rejection>)| {
+        Some(Unmatched { device: pass.links.get(name)?.clone(), reason: reason((name, rejection))? })
     };
-    let outcome = outcome(seen, rule);
+    let outcome = outcome(pass, rule);
     // Devices that a LocalVolume does not name do not concern it.
-    let rejected =
-        outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| *left != Rejection::NotNamed);
+    let rejected = outcome
+        .into_iter()
+        .flat_map(|outcome| &outcome.rejected)
+        .filter(|(_, rejection)| *rejection != Rejection::NotNamed);
     let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);
-    let all = rejected.map(|(name, left)| (name, Some(left))).chain(takes.map(|name| (name, None))).collect();
-    nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
+    let all = rejected.map(|(name, rejection)| (name, Some(rejection))).chain(takes.map(|name| (name, None))).collect();
+    nearest_first(rule, all, |(name, _)| pass.sorts.get(*name).copied()).into_iter().filter_map(device).collect()
 }
 
-fn missing(seen: &PassSummary, rule: &Rule) -> Vec<String> {
-    let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
+fn missing(pass: &PassSummary, rule: &Rule) -> Vec<String> {
+    let paths = outcome(pass, rule).into_iter().flat_map(|outcome| &outcome.missing);
     paths.take(NAMED).cloned().collect()
 }
 
@@ -313,7 +315,7 @@ mod tests {
     use crate::operator::crd_definition::NotBelieved;
     use crate::operator::relevance::Sort;
 
-    fn said(config: NodeConfig) -> (String, String) {
+    fn claiming_of(config: NodeConfig) -> (String, String) {
         let KubeCondition { type_, status, reason, .. } = claiming(None, None, &config, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
@@ -342,19 +344,19 @@ mod tests {
             missing: Vec::new(),
             deselected: Vec::new(),
         };
-        let seen = PassSummary {
+        let pass = PassSummary {
             links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
             sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
             outcomes: vec![outcome],
             ..PassSummary::default()
         };
-        let (unmatched, omitted) = named(unmatched(&seen, &rule));
+        let (unmatched, omitted) = named(unmatched(&pass, &rule));
         assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
-        assert_eq!(would_take(&seen, &rule), [] as [String; 0], "it is no dry run any more");
+        assert_eq!(would_take(&pass, &rule), [] as [String; 0], "it is no dry run any more");
         let rule = Rule { dry_run: true, ..rule };
-        let (would_take, omitted) = named(would_take(&seen, &rule));
+        let (would_take, omitted) = named(would_take(&pass, &rule));
         assert_eq!((would_take.len(), omitted), (NAMED, 60 - 32));
-        for (device, name) in unmatched.iter().map(|left| &left.device).zip(&would_take) {
+        for (device, name) in unmatched.iter().map(|unmatched| &unmatched.device).zip(&would_take) {
             assert_eq!(device, name);
         }
         assert!(would_take[..20].iter().all(|name| name.starts_with("/dev/sd")), "{would_take:?}");
@@ -372,21 +374,21 @@ mod tests {
             deselected: Vec::new(),
         };
         let link = |name: &str| (name.into(), format!("/dev/{name}"));
-        let seen = PassSummary {
+        let pass = PassSummary {
             links: ["sda", "sdb", "sdc"].map(link).into(),
             problems: [("sda".into(), "nothing is claimed".to_owned())].into(),
             outcomes: vec![outcome],
             ..PassSummary::default()
         };
-        let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
-        let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
-        assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
-        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::Released.to_string()));
+        let reason_of: Vec<_> = unmatched(&pass, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
+        let reason_of = |device: &str| reason_of.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
+        assert_eq!((reason_of("/dev/sda"), reason_of("/dev/sdb")), (Some("nothing is claimed"), None));
+        assert!(reason_of("/dev/sdc").is_some_and(|reason| reason == Rejection::Released.to_string()));
     }
 
     #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
-        let lost = |name: &str, left| (name.into(), left);
+        let lost = |name: &str, rejection| (name.into(), rejection);
         let outcome = |of: &str, rejected| SetOutcome {
             set: rule(of).set,
             takes: Vec::new(),
@@ -402,24 +404,27 @@ mod tests {
             lost("sdc", Rejection::InSet(rule("c").set)),
             lost("sdd", Rejection::Released),
         ];
-        let seen =
+        let pass =
             PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
         let words = format!("{} selects 2 of its devices too", rule("late").set.name);
-        assert_eq!(contested(&seen, &rule("a")), Some(words));
-        assert_eq!(contested(&seen, &rule("late")), None);
+        assert_eq!(contested(&pass, &rule("a")), Some(words));
+        assert_eq!(contested(&pass, &rule("late")), None);
     }
 
     #[test]
     fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
         let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
         let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
-        assert_eq!(said(NodeConfig::default()), word("Unknown", "NotKnown"));
+        assert_eq!(claiming_of(NodeConfig::default()), word("Unknown", "NotKnown"));
         assert_eq!(
-            said(NodeConfig { diskmaker: Diskmaker::Absent, ..NodeConfig::default() }),
+            claiming_of(NodeConfig { diskmaker: Diskmaker::Absent, ..NodeConfig::default() }),
             word("True", "AgentReady")
         );
-        assert_eq!(said(NodeConfig { diskmaker: runs(), ..NodeConfig::default() }), word("False", "DiskmakerRuns"));
+        assert_eq!(
+            claiming_of(NodeConfig { diskmaker: runs(), ..NodeConfig::default() }),
+            word("False", "DiskmakerRuns")
+        );
         let held = NodeConfig { diskmaker: runs(), held_back: Some(NotBelieved::Replaced), ..NodeConfig::default() };
-        assert_eq!(said(held), word("False", "HeldBack"));
+        assert_eq!(claiming_of(held), word("False", "HeldBack"));
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch as channel};
 use super::node_config::{NodeConfig, NodeObjects, Readers, look};
 use crate::operator::crd_definition::{Definition, Definitions, NotBelieved};
 use crate::operator::node_context::NodeOperator;
-use crate::operator::watch::{Tells, Watched, mirror};
+use crate::operator::watch::{ReportOn, Watched, mirror};
 
 /// The wait after a CRD was replaced, until the API server certainly uses the new one.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -89,23 +89,23 @@ async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &
     let named = watcher::Config::default().fields(&format!("metadata.name={}", operator.node));
     let on_node = watcher::Config::default().labels(DISKMAKER).fields(&format!("spec.nodeName={}", operator.node));
     let watched = Watched::all(Api::all(client()), "LocalVolumeSets");
-    let sets = mirror(watched, Tells::Lists, |sets| {
-        update(&|objects| (objects.sets, objects.told) = (Some(sets.clone()), objects.told + 1));
+    let sets = mirror(watched, ReportOn::Lists, |sets| {
+        update(&|objects| (objects.sets, objects.report_count) = (Some(sets.clone()), objects.report_count + 1));
     });
     let watched = Watched::all(Api::all(client()), "LocalVolumes");
-    let volumes = mirror(watched, Tells::Lists, |volumes| {
-        update(&|objects| (objects.volumes, objects.told) = (Some(volumes.clone()), objects.told + 1));
+    let volumes = mirror(watched, ReportOn::Lists, |volumes| {
+        update(&|objects| (objects.volumes, objects.report_count) = (Some(volumes.clone()), objects.report_count + 1));
     });
     let watched = Watched::some(Api::all(client()), named.clone(), "Nodes");
-    let node = mirror(watched, Tells::Changes, |nodes| {
+    let node = mirror(watched, ReportOn::Changes, |nodes| {
         update(&|objects| objects.node = nodes.values().next().cloned());
     });
     let watched = Watched::some(Api::all(client()), named, "DevicePools");
-    let pool = mirror(watched, Tells::Changes, |pools| {
+    let pool = mirror(watched, ReportOn::Changes, |pools| {
         update(&|objects| objects.pool = Some(pools.values().next().cloned()));
     });
     let watched = Watched::some(Api::all(client()), on_node, "Pods");
-    let diskmakers = mirror(watched, Tells::Changes, |pods| {
+    let diskmakers = mirror(watched, ReportOn::Changes, |pods| {
         update(&|objects| objects.diskmakers = Some(pods.clone()));
     });
     tokio::join!(sets, volumes, node, pool, diskmakers);
@@ -121,19 +121,19 @@ async fn hand_over(
 ) {
     let ours = definitions.of_sets.is_ours() && definitions.of_volumes.is_ours();
     let (mut handed_over, readers) = (None, Readers::default());
-    let (mut judged, mut told) = (Written::default(), 0);
+    let (mut judged, mut report_count) = (Written::default(), 0);
     loop {
         changed.notified().await;
         let mut now = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let written = Written::of(&now);
         // While a CRD is another owner's, each new list may be the first one under ours.
-        let asks = written != judged || (!ours && now.told != told);
+        let asks = written != judged || (!ours && now.report_count != report_count);
         let replaced = asks && Definitions::read(&operator.client).await != *definitions;
         if replaced {
             let why = Some(Err(NotBelieved::Replaced));
             (now.schema, now.volume_schema) = (why.clone(), why);
         }
-        (judged, told) = (written, now.told);
+        (judged, report_count) = (written, now.report_count);
         let next = Arc::new(look(&now, &operator.node, &readers));
         let rules = next.rules();
         if next.complete && handed_over.as_ref() != Some(&rules) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::parsed::{ParsedRules, selected};
-use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, nearest, news};
+use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, events, nearest};
 use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
@@ -30,7 +30,7 @@ pub enum LocalVolumeSummary {
         selected: usize,
         nodes: usize,
         /// Its managementState prevents new claims.
-        left_alone: bool,
+        unmanaged: bool,
     },
     Invalid(Invalid),
 }
@@ -44,7 +44,7 @@ pub fn read(volume: &LocalVolume, reading: &ParsedRules, nodes: &[impl AsRef<Kub
     let selector = volume.spec.get("nodeSelector").filter(|_| !rules.is_empty());
     LocalVolumeSummary::Valid {
         paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
-        left_alone: rules.iter().any(|rule| rule.dry_run),
+        unmanaged: rules.iter().any(|rule| rule.dry_run),
         classes: rules.iter().map(|rule| rule.class.clone()).collect(),
         selected: selected(selector, nodes),
         nodes: nodes.len(),
@@ -79,20 +79,21 @@ pub fn decide(
         condition(&before.conditions, kind, holds, reason, clip(message), generation)
     };
     let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
-    if let LocalVolumeSummary::Valid { classes: wanted, left_alone: false, .. } = read {
+    if let LocalVolumeSummary::Valid { classes: wanted, unmanaged: false, .. } = read {
         conditions.push(now(FOUND, found(offers)));
         let stand: Vec<ConditionState> =
             wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
         // A class with a problem matters more than those without.
-        let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
-        conditions.extend(told.map(|told| now(CLASS, told)));
+        let worst = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
+        conditions.extend(worst.map(|state| now(CLASS, state)));
     }
     let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
     let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
     let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
-    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
-    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
-    let (unmatched_devices, cut) = nearest(left.collect());
+    let unmatched =
+        |node: &NodeName, one: &Unmatched| json!({"node": node, "device": one.device, "reason": one.reason});
+    let unmatched = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| unmatched(node, one)).collect());
+    let (unmatched_devices, cut) = nearest(unmatched.collect());
     let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
     let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
     let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
@@ -107,10 +108,10 @@ pub fn decide(
         unmatched_devices_omitted: omitted,
         conditions,
     };
-    let mut told = news(&before.conditions, &status.conditions);
+    let mut events = events(&before.conditions, &status.conditions);
     // The condition names each missing disk; there is one Event, when the condition turns.
-    told.dedup();
-    (status, told)
+    events.dedup();
+    (status, events)
 }
 
 fn devices(offers: &Offers<'_>) -> usize {
@@ -150,7 +151,7 @@ fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
         LocalVolumeSummary::Invalid(problems) => {
             Some(("Invalid", format!("nothing new is claimed: {}", problems.first())))
         }
-        LocalVolumeSummary::Valid { left_alone: true, .. } => {
+        LocalVolumeSummary::Valid { unmanaged: true, .. } => {
             Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
         }
         LocalVolumeSummary::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
@@ -169,20 +170,20 @@ fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
 
 /// The nodes' reports, after the main message: why devices are not taken, and which are missing.
 fn with_words(first: String, offers: &Offers<'_>) -> String {
-    let mut said: BTreeSet<String> =
+    let mut reports: BTreeSet<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
-    said.extend(offers.iter().flat_map(|(node, offer)| {
-        offer.unmatched.iter().map(move |left| format!("{node}: {}: {}", left.device, left.reason))
+    reports.extend(offers.iter().flat_map(|(node, offer)| {
+        offer.unmatched.iter().map(move |one| format!("{node}: {}: {}", one.device, one.reason))
     }));
-    said.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
+    reports.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
     let not_named = |(_, offer): &(NodeName, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
     let omitted: usize = offers.iter().map(not_named).sum();
-    let more = match said.len().saturating_sub(NAMED) + omitted {
+    let more = match reports.len().saturating_sub(NAMED) + omitted {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let said: Vec<String> = [first].into_iter().chain(said.into_iter().take(NAMED)).collect();
-    said.join("; ") + &more
+    let reports: Vec<String> = [first].into_iter().chain(reports.into_iter().take(NAMED)).collect();
+    reports.join("; ") + &more
 }
 
 #[cfg(test)]
@@ -231,13 +232,13 @@ mod tests {
         let set = SetOffer { name: "lv".to_owned(), ..offer("fast", 9) };
         let pools =
             [pool("a", vec![offer("fast", 1), offer("slow", 1), other, set]), pool("b", vec![offer("fast", 1)])];
-        let (status, news) = status_of(&volume, &pools);
+        let (status, events) = status_of(&volume, &pools);
         assert_eq!((status.total_provisioned_device_count, status.ready_replicas), (3, 2));
         assert_eq!((status.observed_generation, status.management_state.as_str()), (3, "Managed"));
         assert_eq!(says(&status, AVAILABLE), words("True", "DevicesClaimed", "3 devices on 2 nodes"));
         assert_eq!(says(&status, FOUND).0, "True");
         assert_eq!(says(&status, CLASS).1, "Ready");
-        assert_eq!(news.len(), 1, "{news:?}");
+        assert_eq!(events.len(), 1, "{events:?}");
         volume.status = Some(status.clone());
         assert_eq!(status_of(&volume, &pools), (status, vec![]), "the same world is the same status, and no news");
     }
@@ -282,10 +283,10 @@ mod tests {
         let (status, _) = status_of(&volume, &[]);
         assert_eq!((says(&status, AVAILABLE).1.as_str(), status.management_state.as_str()), ("Unmanaged", "Removed"));
         volume.spec["storageClassDevices"][0]["devicePaths"] = json!(["sdb"]);
-        let (status, news) = status_of(&volume, &[]);
+        let (status, events) = status_of(&volume, &[]);
         assert_eq!(says(&status, AVAILABLE).1, "Invalid");
         assert!(says(&status, VALID).2.contains("devicePaths[0]"), "{status:?}");
-        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
+        assert!(matches!(events.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{events:?}");
     }
 
     #[test]

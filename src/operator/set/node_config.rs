@@ -65,7 +65,7 @@ pub(super) struct NodeObjects {
     pub volume_schema: Option<Result<(), NotBelieved>>,
     pub diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
     /// How many times sets or LocalVolumes were reported.
-    pub told: u64,
+    pub report_count: u64,
 }
 
 /// The readings of the sets and LocalVolumes: each spec is read once, until it or the node's labels change.
@@ -77,7 +77,7 @@ pub(super) struct Readers {
 
 /// The config that these objects make; `readers` only avoid reading a spec twice.
 pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> NodeConfig {
-    let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
+    let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, report_count: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), NotBelieved>>, kind| match schema {
         Some(Ok(())) => None,
@@ -210,16 +210,16 @@ mod tests {
             schema: Some(Ok(())),
             volume_schema: Some(Ok(())),
             diskmakers: Some(BTreeMap::new()),
-            told: 1,
+            report_count: 1,
         }
     }
 
-    fn seen(objects: &NodeObjects) -> NodeConfig {
+    fn config_of(objects: &NodeObjects) -> NodeConfig {
         look(objects, &"n".into(), &Readers::default())
     }
 
     fn rule(objects: &NodeObjects) -> Result<Rule, Invalid> {
-        seen(objects).sets[&SetName::new("d", "s")].clone()
+        config_of(objects).sets[&SetName::new("d", "s")].clone()
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
         objects.schema = Some(Err(NotBelieved::Replaced));
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
-        assert_eq!(seen(&objects).held_back, Some(NotBelieved::Replaced));
+        assert_eq!(config_of(&objects).held_back, Some(NotBelieved::Replaced));
         objects.schema = None;
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
     }
@@ -280,7 +280,7 @@ mod tests {
             objects.diskmakers = pod(phase);
             assert_eq!(rule(&objects).expect("valid").node, NodeMatch::StandsBack, "{phase}");
             let runs = Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
-            assert_eq!(seen(&objects).diskmaker, runs, "{phase}");
+            assert_eq!(config_of(&objects).diskmaker, runs, "{phase}");
         }
         for (pods, node) in [
             (pod("Succeeded"), NodeMatch::Selected),
@@ -290,17 +290,17 @@ mod tests {
         ] {
             objects.diskmakers = pods;
             assert_eq!(rule(&objects).expect("valid").node, node);
-            assert!(seen(&objects).complete, "what is here goes on in any case");
+            assert!(config_of(&objects).complete, "what is here goes on in any case");
         }
     }
 
     #[test]
     fn nothing_is_complete_before_sets_and_node_were_read() {
         let whole = objects(json!({"storageClassName": "fast"}), json!([]));
-        assert!(seen(&whole).complete);
-        assert!(!seen(&NodeObjects { sets: None, ..whole.clone() }).complete);
-        assert!(!seen(&NodeObjects { volumes: None, ..whole.clone() }).complete);
-        assert!(!seen(&NodeObjects { node: None, ..whole }).complete);
+        assert!(config_of(&whole).complete);
+        assert!(!config_of(&NodeObjects { sets: None, ..whole.clone() }).complete);
+        assert!(!config_of(&NodeObjects { volumes: None, ..whole.clone() }).complete);
+        assert!(!config_of(&NodeObjects { node: None, ..whole }).complete);
     }
 
     #[test]
@@ -320,17 +320,17 @@ mod tests {
         objects.volumes = volume(json!({"storageClassDevices": devices}));
         let key = |name: &str| SetName::new("d", name);
         let names = |config: &NodeConfig| config.sets.keys().map(|name| name.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&seen(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
-        assert_eq!(seen(&objects).rules().len(), 3);
+        assert_eq!(names(&config_of(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
+        assert_eq!(config_of(&objects).rules().len(), 3);
 
         objects.volume_schema = Some(Err(NotBelieved::Replaced));
-        let config = seen(&objects);
+        let config = config_of(&objects);
         let node = |name: &str| config.sets[&key(name)].as_ref().map(|rule| rule.node);
         assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::HeldBack)));
         assert_eq!((config.held_back.clone(), config.volumes_held_back.clone()), (None, Some(NotBelieved::Replaced)));
 
         objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
-        let config = seen(&objects);
+        let config = config_of(&objects);
         assert_eq!(names(&config), ["s", "s/*"]);
         assert!(
             config.sets[&key("s/*")]

@@ -17,7 +17,7 @@ pub fn partitioning(
     rule: &Rule,
     outcome: Option<&SetOutcome>,
     disks: &[DiskView],
-    seen: &PassSummary,
+    pass: &PassSummary,
 ) -> Vec<DiskPartitioning> {
     if !rule.layout.cuts() || rule.dry_run {
         return Vec::new();
@@ -25,7 +25,7 @@ pub fn partitioning(
     let line = |device: String, state| DiskPartitioning { device, state };
     let own = |disk: &&DiskView| disk.set.has_name_of(&rule.set);
     let name = |disk: &DiskView| disk.path.file_name().map(|name| KernelName::from(&*name.to_string_lossy()));
-    let link = |name: &KernelName| seen.links.get(name).cloned();
+    let link = |name: &KernelName| pass.links.get(name).cloned();
     let done: Vec<&DiskView> = disks.iter().filter(own).collect();
     let is_done = |wanted: &KernelName| done.iter().any(|disk| name(disk).as_ref() == Some(wanted));
 
@@ -36,14 +36,14 @@ pub fn partitioning(
     }
     for taken in outcome.into_iter().flat_map(|outcome| &outcome.takes).filter(|taken| !is_done(taken)) {
         // A failed claim is tried again, and is not under way meanwhile.
-        let failed = seen.problems.contains_key(taken);
+        let failed = pass.problems.contains_key(taken);
         let state = if failed { PartitioningState::Unpartitioned } else { PartitioningState::Partitioning };
         lines.extend(link(taken).map(|link| line(link, state)));
     }
-    let waits = |left: &Rejection| matches!(left, Rejection::TooYoung(_) | Rejection::WaitsForMinimum { .. });
-    let waiting = outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| waits(left));
-    for (left, _) in waiting.filter(|(left, _)| !is_done(left)) {
-        lines.extend(link(left).map(|link| line(link, PartitioningState::Unpartitioned)));
+    let waits = |rejection: &Rejection| matches!(rejection, Rejection::TooYoung(_) | Rejection::WaitsForMinimum { .. });
+    let waiting = outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, rejection)| waits(rejection));
+    for (name, _) in waiting.filter(|(name, _)| !is_done(name)) {
+        lines.extend(link(name).map(|link| line(link, PartitioningState::Unpartitioned)));
     }
     lines.sort_by(|a, b| a.device.cmp(&b.device));
     lines.truncate(MOST);
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    fn seen(problems: &[&str]) -> PassSummary {
+    fn summary(problems: &[&str]) -> PassSummary {
         let link = |name: &str| (name.into(), format!("/dev/disk/by-id/{name}"));
         PassSummary {
             links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
@@ -108,17 +108,17 @@ mod tests {
     fn each_disk_of_a_set_that_partitions_is_waiting_under_way_or_done() {
         let rule = Rule { layout: SLOTS, ..rule("a") };
         let disks = [disk("/dev/sda", "a"), disk("/dev/sdz", "a"), disk("/dev/sdy", "b")];
-        let left = [
+        let rejected = [
             ("sdb", Rejection::TooYoung(Ripeness::Unseen)),
             ("sdc", Rejection::WaitsForMinimum { ripe: 1, least: 2 }),
             ("sdx", Rejection::Released),
         ];
-        let said = partitioning(&rule, Some(&outcome(&["sda", "sdd", "sde"], &left)), &disks, &seen(&["sde"]));
-        let said: Vec<_> = said.iter().map(|line| (line.device.as_str(), line.state)).collect();
+        let lines = partitioning(&rule, Some(&outcome(&["sda", "sdd", "sde"], &rejected)), &disks, &summary(&["sde"]));
+        let lines: Vec<_> = lines.iter().map(|line| (line.device.as_str(), line.state)).collect();
         let (waits, under_way, done) =
             (PartitioningState::Unpartitioned, PartitioningState::Partitioning, PartitioningState::Done);
         assert_eq!(
-            said,
+            lines,
             [
                 ("/dev/disk/by-id/sda", done),
                 ("/dev/disk/by-id/sdb", waits),
@@ -134,7 +134,7 @@ mod tests {
     fn a_set_that_cuts_nothing_and_a_dry_run_have_no_such_list() {
         let taken = outcome(&["sda"], &[]);
         for rule in [rule("a"), Rule { layout: SLOTS, dry_run: true, ..rule("a") }] {
-            assert_eq!(partitioning(&rule, Some(&taken), &[disk("/dev/sdb", "a")], &seen(&[])), []);
+            assert_eq!(partitioning(&rule, Some(&taken), &[disk("/dev/sdb", "a")], &summary(&[])), []);
         }
     }
 }

@@ -90,9 +90,10 @@ pub fn decide(
         let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
         i32::try_from(sum).unwrap_or(i32::MAX)
     };
-    let left = |node: &NodeName, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
-    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
-    let (unmatched_devices, unmatched_cut) = nearest(left.collect());
+    let unmatched =
+        |node: &NodeName, one: &Unmatched| json!({"node": node, "device": one.device, "reason": one.reason});
+    let unmatched = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| unmatched(node, one)).collect());
+    let (unmatched_devices, unmatched_cut) = nearest(unmatched.collect());
     let would = |node: &NodeName, device: &String| json!({"node": node, "device": device});
     let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
     let (would_take_devices, would_cut) = nearest(would.collect());
@@ -107,8 +108,8 @@ pub fn decide(
         would_take_devices_omitted: omitted(|offer| offer.would_take_omitted).saturating_add(would_cut),
         conditions,
     };
-    let news = news(&before.conditions, &status.conditions);
-    (status, news)
+    let events = events(&before.conditions, &status.conditions);
+    (status, events)
 }
 
 /// Each node has a list that begins with the most important item. Returns as much of the beginning of each list as
@@ -162,13 +163,13 @@ fn would_take(offers: &BTreeMap<NodeName, &SetOffer>) -> String {
 
 /// The nodes' reports of the set, after the main message.
 fn with_words(first: String, offers: &BTreeMap<NodeName, &SetOffer>) -> String {
-    let said: Vec<String> =
+    let reports: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
-    match said.len() {
+    match reports.len() {
         0 => first,
         some => {
             let more = if some > NAMED { format!("; and {} more", count(some - NAMED, "node")) } else { String::new() };
-            format!("{first}; {}{more}", said[..some.min(NAMED)].join("; "))
+            format!("{first}; {}{more}", reports[..some.min(NAMED)].join("; "))
         }
     }
 }
@@ -193,8 +194,8 @@ pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// One line for each condition that has turned.
-pub fn news(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
+/// One Event for each condition that has turned.
+pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
     let turned = |condition: &&Condition| {
         let former = before.iter().find(|former| former.type_ == condition.type_);
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
@@ -260,13 +261,13 @@ mod tests {
     fn what_the_nodes_claimed_is_summed_up_and_told_once() {
         let mut set = set("disks", "fast");
         let pools = [pool("a", offer(2, None)), pool("b", offer(1, None)), pool("c", SetOffer::default())];
-        let (status, news) = status_of(&set, &pools);
+        let (status, events) = status_of(&set, &pools);
         assert_eq!((status.total_provisioned_device_count, status.total_provisioned_partition_count), (3, 12));
         assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
         assert_eq!(find(&status, AVAILABLE).message, "3 devices on 2 nodes");
         assert_eq!(is(find(&status, VALID)), ("True", "Valid"));
         assert_eq!(is(find(&status, CLASS)), ("True", "Ready"));
-        assert_eq!(news.len(), 1, "{news:?}");
+        assert_eq!(events.len(), 1, "{events:?}");
         set.status = Some(status.clone());
         assert_eq!(status_of(&set, &pools), (status, vec![]), "the same world is the same status, and no news");
     }
@@ -275,11 +276,11 @@ mod tests {
     fn an_invalid_set_says_what_is_wrong_and_keeps_counting_what_it_has() {
         let mut set = set("disks", "fast");
         set.spec["dryRnu"] = json!(true);
-        let (status, news) = status_of(&set, &[]);
+        let (status, events) = status_of(&set, &[]);
         assert_eq!(is(find(&status, AVAILABLE)), ("False", "Invalid"));
         assert!(find(&status, VALID).message.contains("spec.dryRnu: unknown field; did you mean dryRun?"));
         assert!(status.conditions.iter().all(|condition| condition.type_ != CLASS), "no class is asked for");
-        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
+        assert!(matches!(events.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{events:?}");
         let (status, _) = status_of(&set, &[pool("a", offer(1, None))]);
         assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
         assert!(find(&status, AVAILABLE).message.contains("1 device on 1 node; nothing new is claimed"));
@@ -312,13 +313,13 @@ mod tests {
         let mut set = set("disks", "fast");
         let select = |value: &str| json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}]});
         set.spec["nodeSelector"] = select("no");
-        let (status, news) = status_of(&set, &[]);
+        let (status, events) = status_of(&set, &[]);
         assert_eq!(is(find(&status, AVAILABLE)), ("False", "NoNodeSelected"));
         assert_eq!(find(&status, AVAILABLE).message, "nodeSelector selects none of 2 nodes");
-        assert_eq!(news.len(), 1);
+        assert_eq!(events.len(), 1);
         set.spec["nodeSelector"] = select("yes");
-        let (status, news) = status_of(&set, &[]);
-        assert_eq!((is(find(&status, AVAILABLE)), news.len()), (("False", "NoDevices"), 0));
+        let (status, events) = status_of(&set, &[]);
+        assert_eq!((is(find(&status, AVAILABLE)), events.len()), (("False", "NoDevices"), 0));
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
         assert_eq!(
             read(&set, &reading(&set), &all),
@@ -334,11 +335,11 @@ mod tests {
         let set = set("disks", "fast");
         let read = read(&set, &reading(&set), &[node("a", &[])]);
         let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
-        let (status, news) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
+        let (status, events) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
-        assert!(news[0].note.contains("other.example") && news[0].note.contains("parameters.class fast"));
-        let (_, news) = decide(&set, &read, Some(&Class::Missing), &BTreeMap::new());
-        assert!(news.is_empty(), "it is being made");
+        assert!(events[0].note.contains("other.example") && events[0].note.contains("parameters.class fast"));
+        let (_, events) = decide(&set, &read, Some(&Class::Missing), &BTreeMap::new());
+        assert!(events.is_empty(), "it is being made");
     }
 
     #[test]

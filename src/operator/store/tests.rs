@@ -69,18 +69,18 @@ fn that_an_object_cannot_be_read_is_said_once_for_each_reason_and_once_that_it_c
 fn an_object_that_was_made_again_and_cannot_be_read_does_not_keep_the_one_before_it_alive() {
     for by_list in [false, true] {
         let store = store();
-        let tell = |object: Decoded<Meta>| match by_list {
+        let take_in = |object: Decoded<Meta>| match by_list {
             true => drop(store.replace(vec![object])),
             false => drop(store.put(object)),
         };
-        tell(Ok(state("first", 1)));
-        tell(unread(&state("first", 2), "why"));
+        take_in(Ok(state("first", 1)));
+        take_in(unread(&state("first", 2), "why"));
         assert_eq!(known(&store), is("first", 1), "the last that was known of it stays");
-        tell(unread(&state("second", 3), "why"));
+        take_in(unread(&state("second", 3), "why"));
         assert_eq!(known(&store), None, "by a list: {by_list}");
         store.remove(&state("first", 2));
         assert!(store.unread("a").is_some(), "that was the end of the former one");
-        tell(Ok(state("second", 4)));
+        take_in(Ok(state("second", 4)));
         assert_eq!((known(&store), store.unread("a")), (is("second", 4), None));
     }
 }
@@ -177,12 +177,12 @@ fn a_state_that_cannot_be_read_and_what_was_known_before_it_change_at_once() {
     store.put(Ok(state("u", 1)));
     let whole = Arc::new(std::sync::atomic::AtomicBool::new(true));
     std::thread::scope(|scope| {
-        let (reader, seen) = (store.clone(), Arc::clone(&whole));
+        let (reader, is_whole) = (store.clone(), Arc::clone(&whole));
         let looks = scope.spawn(move || {
             for _ in 0..20_000 {
                 let objects = reader.read();
                 if !objects.all.contains_key("a") {
-                    seen.store(false, std::sync::atomic::Ordering::Relaxed);
+                    is_whole.store(false, std::sync::atomic::Ordering::Relaxed);
                 }
             }
         });

@@ -256,17 +256,17 @@ mod tests {
 
     #[test]
     fn a_volume_on_two_disks_is_no_answer_and_the_disk_that_one_waits_for_is_named() {
-        let said = |phase, reason: Option<&str>, message: &str| {
+        let answered = |phase, reason: Option<&str>, message: &str| {
             let mut object = in_phase(phase);
             let status = object.status.as_mut().expect("set");
             (status.reason, status.message) =
                 (reason.map(|word| VolumeReason::from(word.to_owned())), Some(message.to_owned()));
             step(&wanted("pvc-1"), Some(&object), CreateFacts { silent: true, over: true, ..FACTS })
         };
-        let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
+        let act = answered(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
         let CreateStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("localpool volume settle"), "{words}");
-        let act = said(Phase::Accepted, None, "the disk gpt-1 is missing");
+        let act = answered(Phase::Accepted, None, "the disk gpt-1 is missing");
         let CreateStep::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("gpt-1 is missing"), "{words}");
     }

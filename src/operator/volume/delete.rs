@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn a_volume_that_a_persistent_volume_tells_of_is_erased_though_its_object_has_no_status_or_says_that_none_was_made()
     {
-        let mut unsaid = in_phase(Phase::Pending);
-        unsaid.status = None;
-        for object in UNACCEPTED.map(in_phase).into_iter().chain([unsaid]) {
+        let mut without_status = in_phase(Phase::Pending);
+        without_status.status = None;
+        for object in UNACCEPTED.map(in_phase).into_iter().chain([without_status]) {
             assert!(matches!(step(Some(&object), FACTS), DeleteStep::Order), "{object:?}");
             let gone = step(Some(&object), DeleteFacts { node_exists: false, ..FACTS });
             assert!(

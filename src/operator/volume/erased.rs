@@ -33,7 +33,7 @@ impl Erased {
 
     pub fn of(&self, id: VolumeId) -> Option<PersistentVolumeId> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().find(|(known, _)| *known == id).map(|(_, told)| told.clone())
+        all.iter().find(|(known, _)| *known == id).map(|(_, of)| of.clone())
     }
 }
 
@@ -44,13 +44,13 @@ mod tests {
     #[test]
     fn the_last_deletions_are_remembered_each_once() {
         let erased = Erased::default();
-        let told = |n: usize| PersistentVolumeId { name: format!("pvc-{n}"), uid: n.to_string() };
+        let persistent = |n: usize| PersistentVolumeId { name: format!("pvc-{n}"), uid: n.to_string() };
         let id = |n: usize| VolumeId::of_name(&format!("pvc-{n}"));
-        (0..MOST).for_each(|n| erased.note(id(n), told(n)));
-        erased.note(id(0), told(7));
-        assert_eq!((erased.of(id(0)), erased.of(id(1))), (Some(told(7)), Some(told(1))));
-        erased.note(id(MOST), told(MOST));
-        assert_eq!((erased.of(id(1)), erased.of(id(2))), (None, Some(told(2))));
-        assert_eq!(erased.of(id(MOST)), Some(told(MOST)));
+        (0..MOST).for_each(|n| erased.note(id(n), persistent(n)));
+        erased.note(id(0), persistent(7));
+        assert_eq!((erased.of(id(0)), erased.of(id(1))), (Some(persistent(7)), Some(persistent(1))));
+        erased.note(id(MOST), persistent(MOST));
+        assert_eq!((erased.of(id(1)), erased.of(id(2))), (None, Some(persistent(2))));
+        assert_eq!(erased.of(id(MOST)), Some(persistent(MOST)));
     }
 }

@@ -34,7 +34,7 @@ impl KnownVolumes {
 
     /// Signals each list.
     pub fn relists(&self) -> Relists {
-        Relists { changes: self.0.changes(), seen: 0 }
+        Relists { changes: self.0.changes(), last: 0 }
     }
 
     /// The last state that could be read.
@@ -65,16 +65,16 @@ impl KnownVolumes {
 /// Signals each list.
 pub struct Relists {
     changes: watch::Receiver<StoreState>,
-    seen: u64,
+    last: u64,
 }
 
 impl Relists {
     /// Waits for the next list; several at once count as one. May be dropped at any time.
     pub async fn next(&mut self) {
-        let seen = self.seen;
-        let lists = self.changes.wait_for(|state| state.lists != seen).await.map(|state| state.lists);
+        let last = self.last;
+        let lists = self.changes.wait_for(|state| state.lists != last).await.map(|state| state.lists);
         match lists {
-            Ok(lists) => self.seen = lists,
+            Ok(lists) => self.last = lists,
             // The store ends only when the process does.
             Err(_) => std::future::pending().await,
         }

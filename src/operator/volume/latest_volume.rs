@@ -108,7 +108,7 @@ mod tests {
         latest.store = Store::of(shown, |_, _| false);
     }
 
-    fn seen(latest: &mut LatestVolume) -> Option<(String, String)> {
+    fn latest_of(latest: &mut LatestVolume) -> Option<(String, String)> {
         latest.look().map(|object| (object.uid().expect("set"), object.resource_version().expect("set")))
     }
 
@@ -119,30 +119,30 @@ mod tests {
     #[test]
     fn a_watch_that_lags_behind_our_own_write_undoes_nothing() {
         let mut latest = latest(None);
-        assert_eq!(seen(&mut latest), None);
+        assert_eq!(latest_of(&mut latest), None);
         latest.learn(Some(state("a", 5)));
-        assert_eq!(seen(&mut latest), is("a", "5"), "the watch has not shown it yet");
+        assert_eq!(latest_of(&mut latest), is("a", "5"), "the watch has not shown it yet");
         show(&mut latest, Some(state("a", 4)));
-        assert_eq!(seen(&mut latest), is("a", "5"));
+        assert_eq!(latest_of(&mut latest), is("a", "5"));
         show(&mut latest, Some(state("a", 7)));
-        assert_eq!(seen(&mut latest), is("a", "7"));
+        assert_eq!(latest_of(&mut latest), is("a", "7"));
         show(&mut latest, None);
-        assert_eq!(seen(&mut latest), None, "the watch has shown it before, so it is gone");
+        assert_eq!(latest_of(&mut latest), None, "the watch has shown it before, so it is gone");
     }
 
     #[test]
     fn what_was_withdrawn_stays_gone_though_the_watch_still_shows_it() {
         let mut latest = latest(Some(state("a", 5)));
-        assert_eq!(seen(&mut latest), is("a", "5"));
+        assert_eq!(latest_of(&mut latest), is("a", "5"));
         latest.learn(None);
-        assert_eq!(seen(&mut latest), None);
+        assert_eq!(latest_of(&mut latest), None);
         latest.learn(Some(state("b", 9)));
-        assert_eq!(seen(&mut latest), is("b", "9"));
+        assert_eq!(latest_of(&mut latest), is("b", "9"));
         show(&mut latest, None);
-        assert_eq!(seen(&mut latest), is("b", "9"), "that was the end of the former one");
+        assert_eq!(latest_of(&mut latest), is("b", "9"), "that was the end of the former one");
         show(&mut latest, Some(state("b", 9)));
-        assert_eq!(seen(&mut latest), is("b", "9"));
+        assert_eq!(latest_of(&mut latest), is("b", "9"));
         show(&mut latest, Some(state("c", 11)));
-        assert_eq!(seen(&mut latest), is("c", "11"));
+        assert_eq!(latest_of(&mut latest), is("c", "11"));
     }
 }

@@ -21,7 +21,7 @@ use crate::volume::VolumeGuard;
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
     pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
-        if !self.config.complete || !self.seen.knows_all {
+        if !self.config.complete || !self.pass.knows_all {
             // Every volume is looked at again once the config is complete, and after the pass that uses its sets.
             return Ok(Requeue::Done);
         }
@@ -125,14 +125,14 @@ impl VolumeReconcile {
         guard: &Arc<VolumeGuard>,
     ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), OperatorError> {
         let mut object = object.clone();
-        let (mut left, mut failure) = (BTreeSet::new(), None);
+        let (mut tried, mut failure) = (BTreeSet::new(), None);
         loop {
             let named = object.status.as_ref().and_then(|status| status.disk.clone()).map(DiskId::named);
-            let disk = match named.filter(|disk| !left.contains(disk)) {
+            let disk = match named.filter(|disk| !tried.contains(disk)) {
                 Some(disk) => Some(disk),
                 None => {
-                    let (wanted, left) = (wanted.clone(), left.clone());
-                    match self.blocking(move |pool| pool.place(&wanted, &left)).await? {
+                    let (wanted, tried) = (wanted.clone(), tried.clone());
+                    match self.blocking(move |pool| pool.place(&wanted, &tried)).await? {
                         Ok(Destination::There) => None,
                         Ok(Destination::On(disk)) => {
                             object = self.write(&object, status::accepted(&disk)).await?;
@@ -151,10 +151,10 @@ impl VolumeReconcile {
             });
             match made.await? {
                 Ok(Made::Volume(view, _)) => return Ok((object, Ok(*view))),
-                Ok(Made::Full) => left.extend(disk),
+                Ok(Made::Full) => tried.extend(disk),
                 Ok(Made::Failed(error)) => {
                     failure = Some(error);
-                    left.extend(disk);
+                    tried.extend(disk);
                 }
                 Err(error) => return Ok((object, Err(error))),
             }

@@ -103,7 +103,7 @@ mod tests {
 
     /// Nodes by name, each with the sets of class `fast` that it reports, and the number of disks that each set has
     /// there.
-    fn seen(sets: &[(&str, Value)], usage: WantedUsage, nodes: &[(&str, &[(&str, u32)])]) -> Modes {
+    fn modes_of(sets: &[(&str, Value)], usage: WantedUsage, nodes: &[(&str, &[(&str, u32)])]) -> Modes {
         let set_of = |(name, mode): &(&str, Value)| {
             let metadata = json!({"name": name, "namespace": "d", "uid": name});
             let spec = json!({"storageClassName": "fast", "volumeMode": mode});
@@ -148,11 +148,11 @@ mod tests {
             ("none", &[("block", 0), ("files", 0), ("any", 0)]),
             ("unread", &[("block", 1), ("later", 1)]),
         ];
-        let mount = seen(&mixed(), MOUNT, &nodes);
+        let mount = modes_of(&mixed(), MOUNT, &nodes);
         assert_eq!(mount, Modes { able: names(&["both", "files", "unread"]), barred: names(&["blocks"]) });
-        let block = seen(&mixed(), WantedUsage::Block, &nodes);
+        let block = modes_of(&mixed(), WantedUsage::Block, &nodes);
         assert_eq!(block, Modes { able: names(&["both", "blocks", "unread"]), barred: names(&["files"]) });
-        assert_eq!(seen(&mixed()[2..], MOUNT, &nodes), Modes::default(), "each mode is served everywhere");
+        assert_eq!(modes_of(&mixed()[2..], MOUNT, &nodes), Modes::default(), "each mode is served everywhere");
     }
 
     #[test]
@@ -170,18 +170,18 @@ mod tests {
 
     #[test]
     fn the_answer_is_one_sentence_with_the_modes_and_the_nodes_that_can_serve_it() {
-        let said = |able: &[&str]| {
+        let refusal_of = |able: &[&str]| {
             let error = Modes { able: names(able), barred: names(&["blocks"]) }.refusal(&"blocks".into(), &wanted("x"));
             let Error::Exhausted(words) = error else { panic!("the scheduler is to choose again: {error:?}") };
             words
         };
-        let words = said(&["b", "a"]);
+        let words = refusal_of(&["b", "a"]);
         for part in
             ["node blocks: the sets of class fast that have disks there allow volumeMode Block only", "a, b can serve"]
         {
             assert!(words.contains(part), "{words}");
         }
-        assert!(said(&["a", "b", "c", "d"]).contains("a, b, c and 1 more can serve"));
-        assert!(said(&[]).contains("no node has a disk for that now"));
+        assert!(refusal_of(&["a", "b", "c", "d"]).contains("a, b, c and 1 more can serve"));
+        assert!(refusal_of(&[]).contains("no node has a disk for that now"));
     }
 }

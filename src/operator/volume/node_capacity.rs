@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::api::crd::Phase;
 
-    fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<NodeName, Capacity> {
+    fn capacities(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<NodeName, Capacity> {
         rooms(pools, volumes, &wanted("x").selector, Some(WantedUsage::Mount(None)))
     }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_node_gives_what_its_pool_says_and_nothing_when_it_is_cordoned_or_not_ready() {
         let plain = pool("a", [10, 4, 1]);
-        assert_eq!(seen(std::slice::from_ref(&plain), &[])["a"], gib(10, 4, 1));
+        assert_eq!(capacities(std::slice::from_ref(&plain), &[])["a"], gib(10, 4, 1));
         let mut cordoned = plain.clone();
         cordoned.spec.cordon = true;
         let mut down = plain.clone();
@@ -183,7 +183,7 @@ mod tests {
         let mut silent = plain.clone();
         silent.status = None;
         for nothing in [cordoned, down, unheard, silent] {
-            assert_eq!(seen(&[nothing], &[])["a"], Capacity::default());
+            assert_eq!(capacities(&[nothing], &[])["a"], Capacity::default());
         }
         let other = Selector { class: Some("slow".to_owned()), set: None };
         assert_eq!(rooms([&plain], [], &other, Some(WantedUsage::Block))["a"], Capacity::default());
@@ -225,19 +225,19 @@ mod tests {
                 gib(3, 3, 1),
             ),
         ] {
-            assert_eq!(seen(&pools, &volumes)["a"], left);
+            assert_eq!(capacities(&pools, &volumes)["a"], left);
         }
         let mut other = promise(Phase::Pending, "a");
         other.spec.parameters = BTreeMap::from([("class".to_owned(), "slow".to_owned())]);
-        assert_eq!(seen(&pools, &[other])["a"], gib(3, 3, 1), "another class takes nothing of this one");
+        assert_eq!(capacities(&pools, &[other])["a"], gib(3, 3, 1), "another class takes nothing of this one");
         let disks = [pool("a", [200, 100, 100])];
-        assert_eq!(seen(&disks, &[promise(Phase::Pending, "a")])["a"], gib(100, 100, 100), "a whole disk goes");
-        assert_eq!(seen(&disks, &vec![promise(Phase::Pending, "a"); 2])["a"], Capacity::default());
+        assert_eq!(capacities(&disks, &[promise(Phase::Pending, "a")])["a"], gib(100, 100, 100), "a whole disk goes");
+        assert_eq!(capacities(&disks, &vec![promise(Phase::Pending, "a"); 2])["a"], Capacity::default());
     }
 
     #[test]
     fn all_nodes_together_sum_up_and_the_largest_place_is_one_nodes() {
-        let all = seen(&[pool("a", [10, 4, 2]), pool("b", [5, 5, 1]), pool("c", [0, 0, 0])], &[]);
+        let all = capacities(&[pool("a", [10, 4, 2]), pool("b", [5, 5, 1]), pool("c", [0, 0, 0])], &[]);
         assert_eq!(total(all.values()), gib(15, 5, 1));
         assert_eq!(total([]), Capacity::default());
     }
@@ -246,7 +246,7 @@ mod tests {
         let mut wanted = wanted("x");
         wanted.required = 3 * GIB;
         wanted.nodes = nodes;
-        choose(&wanted, &seen(pools, &[]), |node| *node != "gone", &names(tried))
+        choose(&wanted, &capacities(pools, &[]), |node| *node != "gone", &names(tried))
     }
 
     fn names(names: &[&str]) -> Vec<NodeName> {
@@ -291,7 +291,7 @@ mod tests {
         let mut asked = wanted("x");
         asked.nodes = Nodes::Any;
         asked.limit = Some(2 * GIB);
-        let rooms = seen(&[pool("a", [100, 100, 100])], &[]);
+        let rooms = capacities(&[pool("a", [100, 100, 100])], &[]);
         let Err(Error::OutOfRange(words)) = choose(&asked, &rooms, |_| true, &[]) else { panic!("too large") };
         assert!(words.contains("100Gi") && words.contains("2Gi"), "{words}");
     }

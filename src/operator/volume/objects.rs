@@ -56,48 +56,48 @@ impl VolumeApi {
     }
 
     /// Changes the spec.
-    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Write<PoolVolume>, OperatorError> {
-        self.patch(seen, json!({ "spec": spec })).await
+    pub async fn change(&self, object: &PoolVolume, spec: Value) -> Result<Write<PoolVolume>, OperatorError> {
+        self.patch(object, json!({ "spec": spec })).await
     }
 
     /// Orders that the volume be erased.
-    pub async fn order(&self, seen: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
-        self.change(seen, json!({ "intent": Intent::Delete })).await
+    pub async fn order(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
+        self.change(object, json!({ "intent": Intent::Delete })).await
     }
 
-    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, OperatorError> {
-        let name = seen.name_any();
-        change["metadata"]["resourceVersion"] = json!(seen.resource_version());
+    async fn patch(&self, object: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, OperatorError> {
+        let name = object.name_any();
+        change["metadata"]["resourceVersion"] = json!(object.resource_version());
         let params = PatchParams::default();
         let what = format!("changing PoolVolume {name}");
         first(within(&what, self.volumes.patch(&name, &params, &Patch::Merge(&change))).await)
     }
 
     /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is already gone.
-    pub async fn delete(&self, seen: &PoolVolume) -> Result<Write<Option<PoolVolume>>, OperatorError> {
-        self.delete_if(seen, Preconditions { uid: seen.uid(), resource_version: None }).await
+    pub async fn delete(&self, object: &PoolVolume) -> Result<Write<Option<PoolVolume>>, OperatorError> {
+        self.delete_if(object, Preconditions { uid: object.uid(), resource_version: None }).await
     }
 
     async fn delete_if(
         &self,
-        seen: &PoolVolume,
+        object: &PoolVolume,
         preconditions: Preconditions,
     ) -> Result<Write<Option<PoolVolume>>, OperatorError> {
-        let name = seen.name_any();
+        let name = object.name_any();
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let what = format!("deleting PoolVolume {name}");
         let deleted = first(within(&what, self.volumes.delete(&name, &params)).await)?;
-        Ok(deleted.map(|left| left.left().filter(|object| !object.finalizers().is_empty())))
+        Ok(deleted.map(|answer| answer.left().filter(|object| !object.finalizers().is_empty())))
     }
 
     /// Withdraws an object in the state that was seen, so that it is gone at once. An agent that accepted it meanwhile
     /// wins.
-    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Write<()>, OperatorError> {
-        let held = match seen.metadata.deletion_timestamp {
-            Some(_) => seen.clone(),
+    pub async fn withdraw(&self, object: &PoolVolume) -> Result<Write<()>, OperatorError> {
+        let held = match object.metadata.deletion_timestamp {
+            Some(_) => object.clone(),
             None => {
-                let exactly = Preconditions { uid: seen.uid(), resource_version: seen.resource_version() };
-                match self.delete_if(seen, exactly).await? {
+                let exactly = Preconditions { uid: object.uid(), resource_version: object.resource_version() };
+                match self.delete_if(object, exactly).await? {
                     Write::Changed => return Ok(Write::Changed),
                     Write::Done(None) => return Ok(Write::Done(())),
                     Write::Done(Some(held)) => held,

@@ -127,8 +127,8 @@ mod tests {
     fn a_mode_that_no_set_of_the_class_allows_is_an_invalid_request_that_names_the_mode() {
         for (class, usage, only) in [("raw", MOUNT, "Block only"), ("files", WantedUsage::Block, "Filesystem only")] {
             let refused = asked(Some(class), None, usage);
-            let told = |words: &str| words.contains(only) && words.contains(&format!("class {class}"));
-            assert!(matches!(&refused, Err(Error::Invalid(words)) if told(words)), "{refused:?}");
+            let names_both = |words: &str| words.contains(only) && words.contains(&format!("class {class}"));
+            assert!(matches!(&refused, Err(Error::Invalid(words)) if names_both(words)), "{refused:?}");
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
             ),
         ] {
             let refused = asked(class, set, MOUNT);
-            assert!(matches!(&refused, Err(Error::Precondition(told)) if told.contains(words)), "{refused:?}");
+            assert!(matches!(&refused, Err(Error::Precondition(message)) if message.contains(words)), "{refused:?}");
         }
     }
 }

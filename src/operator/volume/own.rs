@@ -35,7 +35,7 @@ pub fn ask(client: Client, node: NodeName, runtime: Handle) -> AskVolumes {
 
 async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, OperatorError> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
     loop {
         let listed = match objects.list(&page).await {
@@ -44,11 +44,11 @@ async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, O
             listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(reported_by(object)?);
+            reported.extend(reported_by(object)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(told),
+            None => return Ok(reported),
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_this_version_cannot_read_keeps_its_device_and_holds_up_no_other() {
-        let told = |disk: Value| {
+        let reported = |disk: Value| {
             let value = serde_json::json!({
                 "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": "x"},
                 "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Tape"},
@@ -125,37 +125,38 @@ mod tests {
             reported_by(serde_json::from_value(value).expect("an object"))
         };
         let on = |disk: &str| ReportedVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
-        assert_eq!(told(serde_json::json!("serial-1")).expect("its disk is read"), Some(on("serial-1")));
-        assert_eq!(told(Value::Null).expect("there is no disk"), None, "it is on none");
-        let error = error_message(&told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known"));
+        assert_eq!(reported(serde_json::json!("serial-1")).expect("its disk is read"), Some(on("serial-1")));
+        assert_eq!(reported(Value::Null).expect("there is no disk"), None, "it is on none");
+        let error =
+            error_message(&reported(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known"));
         assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
     }
 
     #[test]
     fn only_what_was_made_says_that_a_volume_is_there_and_an_object_that_others_keep_says_nothing() {
-        let told = |phase: Phase, change: &dyn Fn(&mut PoolVolume)| {
+        let reported = |phase: Phase, change: &dyn Fn(&mut PoolVolume)| {
             let mut object = in_phase(phase);
             object.finalizers_mut().push(FINALIZER.to_owned());
             let status = object.status.get_or_insert_default();
             (status.disk, status.size) = (Some("serial-1".to_owned()), Some(1 << 30));
             change(&mut object);
-            named_by(&object).map(|told| told.is_made)
+            named_by(&object).map(|reported| reported.is_made)
         };
         for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
-            assert_eq!(told(phase, &|_| {}), Some(true), "{phase:?}");
+            assert_eq!(reported(phase, &|_| {}), Some(true), "{phase:?}");
             // Its deletion was ordered before it was made.
             assert_eq!(
-                told(phase, &|object| object.status.as_mut().expect("set").size = None),
+                reported(phase, &|object| object.status.as_mut().expect("set").size = None),
                 Some(false),
                 "{phase:?}"
             );
-            for (intent, said) in [(Intent::Delete, None), (Intent::Keep, Some(true))] {
+            for (intent, is_made) in [(Intent::Delete, None), (Intent::Keep, Some(true))] {
                 let kept = |object: &mut PoolVolume| {
                     *object = being_deleted(object.clone());
                     object.spec.intent = intent;
                     object.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
                 };
-                assert_eq!(told(phase, &kept), said, "{phase:?}");
+                assert_eq!(reported(phase, &kept), is_made, "{phase:?}");
             }
         }
     }

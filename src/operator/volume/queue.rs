@@ -32,7 +32,7 @@ pub async fn keep(
     operator: NodeOperator,
     known: KnownVolumes,
     mut inbox: mpsc::UnboundedReceiver<VolumeId>,
-    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
+    mut passes: channel::Receiver<Option<Arc<PassSummary>>>,
     mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
@@ -47,7 +47,7 @@ pub async fn keep(
             },
             // A full look at all volumes, in case a single event was missed.
             () = lists.next() => due = everything(&operator, &known).await,
-            changed = seen.changed() => match changed {
+            changed = passes.changed() => match changed {
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
@@ -57,12 +57,12 @@ pub async fn keep(
             },
             id = queue.next() => due.push(id),
         }
-        let last_look = seen.borrow().clone();
-        let Some(last_look) = last_look.filter(|_| known.is_complete()) else { continue };
+        let last_pass = passes.borrow().clone();
+        let Some(last_pass) = last_pass.filter(|_| known.is_complete()) else { continue };
         for id in due {
-            let (config, seen) = (configs.borrow().clone(), Arc::clone(&last_look));
+            let (config, pass) = (configs.borrow().clone(), Arc::clone(&last_pass));
             let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
-            let work = VolumeReconcile { operator, known, config, seen, id, not_made };
+            let work = VolumeReconcile { operator, known, config, pass, id, not_made };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }

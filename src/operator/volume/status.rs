@@ -224,15 +224,15 @@ mod tests {
         let failed = (Some(9 << 20), Some("no space".to_owned()));
         let (observed_size, resize_error) = failed.clone();
         object.status = Some(PoolVolumeStatus { observed_size, resize_error, ..PoolVolumeStatus::default() });
-        let said = |object: &PoolVolume| {
+        let failure_of = |object: &PoolVolume| {
             let status = ready(object, &view, &Condition::default(), Phase::Ready);
             (status.observed_size, status.resize_error)
         };
-        assert_eq!(said(&object), failed, "while it stands, it is not tried again");
+        assert_eq!(failure_of(&object), failed, "while it stands, it is not tried again");
         object.spec.size = Some(5 << 20);
-        assert_eq!(said(&object), (Some(5 << 20), None));
+        assert_eq!(failure_of(&object), (Some(5 << 20), None));
         object.spec.size = None;
-        assert_eq!(said(&object), (None, None));
+        assert_eq!(failure_of(&object), (None, None));
     }
 
     #[test]
@@ -245,11 +245,11 @@ mod tests {
             let status = beside_others(&object, status);
             status.conditions.into_iter().map(|condition| (condition.type_, condition.reason)).collect::<Vec<_>>()
         };
-        let told = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
-        let gone = || told("NodeGone", "NodeDeleted");
+        let kind = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
+        let gone = || kind("NodeGone", "NodeDeleted");
         assert_eq!(kinds(delayed(&object, "later".to_owned())), [gone()]);
-        assert_eq!(kinds(missing(&object, None)), [told(HEALTHY, "VolumeMissing"), gone()]);
+        assert_eq!(kinds(missing(&object, None)), [kind(HEALTHY, "VolumeMissing"), gone()]);
         let refusal = Refusal { reason: VolumeReason::InUse, message: String::new() };
-        assert_eq!(kinds(stuck(&object, refusal)), [told(HEALTHY, "Fine"), gone()]);
+        assert_eq!(kinds(stuck(&object, refusal)), [kind(HEALTHY, "Fine"), gone()]);
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct VolumeReconcile {
     pub operator: NodeOperator,
     pub known: KnownVolumes,
     pub config: Arc<NodeConfig>,
-    pub seen: Arc<PassSummary>,
+    pub pass: Arc<PassSummary>,
     pub id: VolumeId,
     pub not_made: Option<NotMade>,
 }
@@ -84,14 +84,14 @@ impl VolumeReconcile {
         }
         let object = self.known.get(self.id);
         let id = self.id;
-        let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone()).map(DiskId::named);
+        let disk = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone()).map(DiskId::named);
         let (view, doubt) = self
             .blocking(move |pool| {
                 if let Ok(view) = pool.volume(id) {
                     return (Some(view), Doubt::None);
                 }
                 // Ask for the doubt first: a disk that comes back in between is found then, or still missing.
-                let doubt = pool.doubt(id, told.as_ref());
+                let doubt = pool.doubt(id, disk.as_ref());
                 match pool.volume(id) {
                     Ok(view) => (Some(view), Doubt::None),
                     Err(_) => (None, doubt),

@@ -90,21 +90,21 @@ fn a_watch_that_fails_is_said_once_for_each_reason_and_once_that_it_is_over_also
         let status = kube::core::Status { message: message.to_owned(), code: 404, ..Default::default() };
         Err::<Event<Meta>, _>(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
     };
-    let fails = |news: Option<TroubleNews>, why: &str| match news {
-        Some(TroubleNews::Fails(words)) => words.contains(why),
-        Some(TroubleNews::Over) | None => false,
+    let fails = |message: Option<TroubleMessage>, why: &str| match message {
+        Some(TroubleMessage::Fails(words)) => words.contains(why),
+        Some(TroubleMessage::Over) | None => false,
     };
     let mut trouble = Trouble::default();
-    let mut news = |event| trouble.news(&event);
-    assert_eq!(news(Ok(Event::InitDone)), None, "nothing was wrong");
+    let mut message = |event| trouble.message(&event);
+    assert_eq!(message(Ok(Event::InitDone)), None, "nothing was wrong");
     for served in
         [Event::InitApply(node("a", "1")), Event::InitDone, Event::Apply(node("a", "1")), Event::Delete(node("a", "1"))]
     {
-        assert!(fails(news(failed("away")), "away"));
-        assert_eq!([news(failed("away")), news(Ok(Event::Init)), news(failed("away"))], [None, None, None]);
-        assert!(fails(news(failed("forbidden")), "forbidden"));
-        assert_eq!([news(Ok(Event::Init)), news(Ok(served))], [None, Some(TroubleNews::Over)]);
-        assert_eq!(news(Ok(Event::Apply(node("a", "1")))), None);
+        assert!(fails(message(failed("away")), "away"));
+        assert_eq!([message(failed("away")), message(Ok(Event::Init)), message(failed("away"))], [None, None, None]);
+        assert!(fails(message(failed("forbidden")), "forbidden"));
+        assert_eq!([message(Ok(Event::Init)), message(Ok(served))], [None, Some(TroubleMessage::Over)]);
+        assert_eq!(message(Ok(Event::Apply(node("a", "1")))), None);
     }
 }
 
@@ -206,14 +206,14 @@ fn guarded(name: &str, version: u32, phase: &str) -> Event<DeserializeGuard<Pool
 }
 
 /// The names that a mirror reported, each time.
-async fn mirrored(tells: Tells, events: Vec<Event<DeserializeGuard<PoolVolume>>>) -> Vec<String> {
-    let mut seen = Vec::new();
+async fn mirrored(report_on: ReportOn, events: Vec<Event<DeserializeGuard<PoolVolume>>>) -> Vec<String> {
+    let mut reported = Vec::new();
     let events = stream::iter(events.into_iter().map(Ok));
     let changed = |objects: BTreeMap<String, Arc<PoolVolume>>| {
-        seen.push(objects.into_keys().collect::<Vec<_>>().join(","));
+        reported.push(objects.into_keys().collect::<Vec<_>>().join(","));
     };
-    reflect("PoolVolumes", events, tells, changed).await;
-    seen
+    reflect("PoolVolumes", events, report_on, changed).await;
+    reported
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_mirrored_object_that_this_version_cannot_read_holds_up_no_other() {
         .into_iter()
         .chain([guarded("b", 3, "Melting"), guarded("a", 4, "Ready")])
         .chain(listed(vec![guarded("a", 5, "Melting")]));
-    assert_eq!(mirrored(Tells::Changes, events.collect()).await, ["b", "a,b", "a"]);
+    assert_eq!(mirrored(ReportOn::Changes, events.collect()).await, ["b", "a,b", "a"]);
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn a_mirror_tells_what_there_is_once_and_then_only_of_changes() {
         let events = list().into_iter().chain(list()).chain([guarded("a", 1, "Ready"), guarded("b", 3, "Melting")]);
         events.chain([guarded("a", 4, "Ready")]).collect()
     };
-    assert_eq!(mirrored(Tells::Changes, events()).await, ["a", "a"]);
-    assert_eq!(mirrored(Tells::Lists, events()).await, ["a", "a", "a"]);
-    assert_eq!(mirrored(Tells::Changes, listed(vec![])).await, [""], "that there is nothing is told as well");
+    assert_eq!(mirrored(ReportOn::Changes, events()).await, ["a", "a"]);
+    assert_eq!(mirrored(ReportOn::Lists, events()).await, ["a", "a", "a"]);
+    assert_eq!(mirrored(ReportOn::Changes, listed(vec![])).await, [""], "that there is nothing is told as well");
 }

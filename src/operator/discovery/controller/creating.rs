@@ -49,13 +49,13 @@ impl Creating {
     }
 
     /// The message about a pod that is stuck; `why` is the newest warning about it.
-    pub fn told(&self, why: Option<&Event>) -> String {
+    pub fn message(&self, why: Option<&Event>) -> String {
         let minutes = STUCK_AFTER.as_mins();
         let first = format!("{}: its container was not created after {minutes} minutes", self.node);
         let Some(why) = why else { return first };
-        let said = [&why.reason, &why.message].into_iter().flatten().map(|words| words.trim());
-        let said: Vec<&str> = said.filter(|words| !words.is_empty()).collect();
-        format!("{first}: {}", said.join(": "))
+        let parts = [&why.reason, &why.message].into_iter().flatten().map(|words| words.trim());
+        let parts: Vec<&str> = parts.filter(|words| !words.is_empty()).collect();
+        format!("{first}: {}", parts.join(": "))
     }
 }
 
@@ -139,7 +139,10 @@ mod tests {
         };
         let newest = newest(vec![event("2026-01-01T00:02:00Z", "new"), event("2026-01-01T00:01:00Z", "old")]);
         let stuck = &creating(json!({"phase": "Pending"}))[0];
-        assert_eq!(stuck.told(newest.as_ref()), "a: its container was not created after 3 minutes: FailedMount: new");
-        assert_eq!(stuck.told(None), "a: its container was not created after 3 minutes");
+        assert_eq!(
+            stuck.message(newest.as_ref()),
+            "a: its container was not created after 3 minutes: FailedMount: new"
+        );
+        assert_eq!(stuck.message(None), "a: its container was not created after 3 minutes");
     }
 }

@@ -95,8 +95,8 @@ impl DaemonTemplate {
 pub fn covers(wanted: &Value, live: &Value) -> bool {
     match (wanted, live) {
         (Value::Object(wanted), Value::Object(live)) => {
-            let said = |(key, value): (&String, &Value)| live.get(key).is_some_and(|live| covers(value, live));
-            wanted.iter().all(said)
+            let is_covered = |(key, value): (&String, &Value)| live.get(key).is_some_and(|live| covers(value, live));
+            wanted.iter().all(is_covered)
         }
         (Value::Array(wanted), Value::Array(live)) => {
             wanted.len() == live.len() && wanted.iter().zip(live).all(|(wanted, live)| covers(wanted, live))

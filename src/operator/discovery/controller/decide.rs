@@ -92,7 +92,7 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     let ended = state.terminated.as_ref().or(last).filter(|ended| ended.exit_code != 0);
     // The last message of the container helps more than the fact that it is restarted.
-    let said = ended.map(|ended| {
+    let last_words = ended.map(|ended| {
         let message = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
         message.map_or_else(|| format!("it ended with {}", ended.exit_code), last_line)
     });
@@ -100,10 +100,10 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
         let reason = waiting.reason.as_deref().filter(|reason| FAILURES.contains(reason))?;
         Some((reason, waiting.message.clone().unwrap_or_default()))
     });
-    match (waiting, said) {
-        (Some((reason, _)), Some(said)) => Some(format!("{reason}: {said}")),
+    match (waiting, last_words) {
+        (Some((reason, _)), Some(last_words)) => Some(format!("{reason}: {last_words}")),
         (Some((reason, message)), None) => Some(format!("{reason}: {message}")),
-        (None, said) => said,
+        (None, last_words) => last_words,
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
         Arc::new(serde_json::from_value(pod).expect("a Pod"))
     }
 
-    fn said(daemon: &DaemonSet, pods: &[Arc<Pod>], selected: usize) -> (DiscoveryPhase, String, String, String) {
+    fn decided(daemon: &DaemonSet, pods: &[Arc<Pod>], selected: usize) -> (DiscoveryPhase, String, String, String) {
         let object = discovery("storage", json!({}));
         let status = decide(&object, &DaemonState::Running(Daemons::of(daemon, pods, 5, selected)));
         assert_eq!(status.observed_generation, 2);
@@ -220,25 +220,25 @@ mod tests {
 
     #[test]
     fn pods_that_run_are_available_and_those_that_come_up_are_no_failure() {
-        let (phase, words, message, degraded) = said(&daemon(3, 3, 3), &[], 3);
+        let (phase, words, message, degraded) = decided(&daemon(3, 3, 3), &[], 3);
         assert_eq!((phase, words.as_str(), degraded.as_str()), (Discovering, "True Running", "False"));
         assert_eq!(message, "devices of 3 of 3 nodes are being discovered");
         let starting = pod("a", json!({"state": {"waiting": {"reason": "ContainerCreating"}}}));
-        let (phase, words, ..) = said(&daemon(3, 3, 1), &[starting], 3);
+        let (phase, words, ..) = decided(&daemon(3, 3, 1), &[starting], 3);
         assert_eq!((phase, words.as_str()), (Discovering, "False Starting"));
         let mut new = daemon(3, 3, 3);
         new.metadata.generation = Some(4);
-        assert_eq!(said(&new, &[], 3).1, "False Starting", "what is said is of an older state");
+        assert_eq!(decided(&new, &[], 3).1, "False Starting", "what is said is of an older state");
     }
 
     #[test]
     fn a_pod_that_cannot_come_up_is_a_failure_with_its_reason_and_one_of_many_is_not_all() {
         let image =
             || pod("a", json!({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}));
-        let (phase, words, message, degraded) = said(&daemon(1, 1, 0), &[image()], 1);
+        let (phase, words, message, degraded) = decided(&daemon(1, 1, 0), &[image()], 1);
         assert_eq!((phase, words.as_str(), degraded.as_str()), (DiscoveryFailed, "False PodsFailing", "True"));
         assert_eq!(message, "devices of 0 of 1 nodes are being discovered; a: ImagePullBackOff: no such image");
-        let (phase, words, ..) = said(&daemon(3, 3, 2), &[image()], 3);
+        let (phase, words, ..) = decided(&daemon(3, 3, 2), &[image()], 3);
         assert_eq!((phase, words.as_str()), (Discovering, "False PodsFailing"));
     }
 
@@ -250,22 +250,22 @@ mod tests {
         for (container, words) in
             [(waits, "CrashLoopBackOff: forbidden"), (runs, "a: forbidden"), (json!({"state": ended}), "a: forbidden")]
         {
-            let (phase, _, message, _) = said(&daemon(1, 1, 0), &[pod("a", container)], 1);
+            let (phase, _, message, _) = decided(&daemon(1, 1, 0), &[pod("a", container)], 1);
             assert!(phase == DiscoveryFailed && message.ends_with(words), "{message}");
         }
         let recovered = json!({"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}});
-        assert_eq!(said(&daemon(1, 1, 1), &[pod("a", recovered)], 1).1, "True Running");
+        assert_eq!(decided(&daemon(1, 1, 1), &[pod("a", recovered)], 1).1, "True Running");
     }
 
     #[test]
     fn pods_of_others_and_nodes_that_nobody_selected_are_told_from_failures() {
         let mut other = pod("a", json!({"state": {"waiting": {"reason": "ErrImagePull"}}}));
         Arc::make_mut(&mut other).metadata.owner_references = None;
-        assert_eq!(said(&daemon(1, 1, 0), &[other], 1).1, "False Starting");
-        let (phase, words, message, _) = said(&daemon(0, 0, 0), &[], 0);
+        assert_eq!(decided(&daemon(1, 1, 0), &[other], 1).1, "False Starting");
+        let (phase, words, message, _) = decided(&daemon(0, 0, 0), &[], 0);
         assert_eq!((phase, words.as_str()), (Discovering, "False NoNode"));
         assert_eq!(message, "nodeSelector selects none of 5 nodes");
-        assert!(said(&daemon(0, 0, 0), &[], 2).2.starts_with("2 of 5 nodes are selected"));
+        assert!(decided(&daemon(0, 0, 0), &[], 2).2.starts_with("2 of 5 nodes are selected"));
     }
 
     #[test]

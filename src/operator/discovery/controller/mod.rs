@@ -178,7 +178,7 @@ impl Discoveries {
             let status = decide::decide(object, &state);
             if object.status.as_ref() != Some(&status) {
                 done &= self.note(self.write(object, &status).await);
-                self.tell(object, &status).await;
+                self.publish_phase(object, &status).await;
             }
         }
         done
@@ -286,13 +286,13 @@ impl Discoveries {
     /// Messages about pods that should have a container by now.
     async fn stuck(&self, creating: &[Creating]) -> Vec<String> {
         let now = jiff::Timestamp::now();
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         for pod in creating.iter().filter(|pod| pod.is_stuck(now)) {
             // The others are only counted, so their events are not read.
-            let why = if told.len() < TOLD { self.newest_event(&pod.uid, "type=Warning").await } else { None };
-            told.push(pod.told(why.as_ref()));
+            let why = if messages.len() < TOLD { self.newest_event(&pod.uid, "type=Warning").await } else { None };
+            messages.push(pod.message(why.as_ref()));
         }
-        told
+        messages
     }
 
     /// The message of an event about an object whose status has no reason.
@@ -324,7 +324,7 @@ impl Discoveries {
     }
 
     /// An Event if the phase has changed.
-    async fn tell(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
+    async fn publish_phase(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
         let before = object.status.as_ref().map(|status| status.phase);
         let (type_, reason) = match (before, status.phase) {
             (before, phase) if before == Some(phase) => return,
@@ -333,9 +333,9 @@ impl Discoveries {
         };
         let note = status.conditions.first().map(|condition| condition.message.clone());
         let event = NewEvent { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
-        let told = within("writing an Event", self.recorder.publish(&event, &object.object_ref(&()))).await;
-        if told.is_err() {
-            self.note(told);
+        let published = within("writing an Event", self.recorder.publish(&event, &object.object_ref(&()))).await;
+        if published.is_err() {
+            self.note(published);
         }
     }
 

@@ -13,14 +13,14 @@ use crate::show::{
 
 /// A device as an agent sends it, with more facts.
 fn with(path: &str, verdict: &str, refusal: Option<&str>, more: Value) -> DeviceRow {
-    let mut said = json!({
+    let mut written = json!({
         "path": path, "link": path, "diskId": format!("wwid-{path}"), "verdict": verdict, "refusal": refusal,
         "size": 5_u64 << 40, "type": "disk", "attachment": "Local", "sectorSize": 512, "physicalSectorSize": 4096,
         "discard": false,
     });
     let Value::Object(more) = more else { panic!("no object: {more}") };
-    said.as_object_mut().expect("an object").extend(more);
-    serde_json::from_value(said).expect("a row")
+    written.as_object_mut().expect("an object").extend(more);
+    serde_json::from_value(written).expect("a row")
 }
 
 fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
@@ -32,8 +32,8 @@ fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
 fn a_result_says_what_it_has_always_said() {
     let text = render(&machine(), Format::Json).expect("written");
     let list: DeviceList = serde_json::from_str(&text).expect("read");
-    let said = serde_json::to_value(status(&list.devices)).expect("written");
-    holds("operator/discovery/golden/result.json", &(serde_json::to_string_pretty(&said).expect("written") + "\n"));
+    let written = serde_json::to_value(status(&list.devices)).expect("written");
+    holds("operator/discovery/golden/result.json", &(serde_json::to_string_pretty(&written).expect("written") + "\n"));
 }
 
 #[test]
@@ -117,18 +117,18 @@ fn what_the_schema_does_not_know_is_left_out_and_the_rest_is_told() {
         "attachment": "InOrbit", "verdict": "Borrowed", "numaNode": 1_i64 << 40, "size": u64::MAX, "model": "M",
         "type": "later", "new": {"of": ["a", "later", "version"]}, "wwn": null, "zoned": "", "sectorSize": i64::MAX,
     });
-    let said =
+    let written =
         status(&[with("/dev/sda", "Theirs", None, later), with("/dev/sdb", "Unclaimed", None, json!({"size": null}))]);
     let crd = serde_json::to_value(discovery_result_crd()).expect("written");
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
-    let said = serde_json::to_value(said).expect("written");
-    assert_eq!(refused(schema, &said, ""), Vec::<String>::new());
-    let device = &said["discoveredDevices"][0];
-    for left_out in ["attachment", "numaNode", "wwn", "zoned", "new"] {
-        assert_eq!(device.get(left_out), None, "{left_out}");
+    let written = serde_json::to_value(written).expect("written");
+    assert_eq!(refused(schema, &written, ""), Vec::<String>::new());
+    let device = &written["discoveredDevices"][0];
+    for omitted in ["attachment", "numaNode", "wwn", "zoned", "new"] {
+        assert_eq!(device.get(omitted), None, "{omitted}");
     }
     assert_eq!((&device["model"], &device["type"], &device["size"]), (&json!("M"), &json!("later"), &json!(i64::MAX)));
-    assert_eq!(said["discoveredDevices"][1]["size"], 0, "the operator's fields are always there");
+    assert_eq!(written["discoveredDevices"][1]["size"], 0, "the operator's fields are always there");
     let wrong = json!({"discoveredDevices": [{"path": 1, "type": "disk", "property": "X", "numaNode": 1_i64 << 40}]});
     assert_eq!(refused(schema, &wrong, "").len(), 4, "the schema is not empty");
 }

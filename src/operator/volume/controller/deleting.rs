@@ -20,26 +20,26 @@ impl ClusterVolumes {
         let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
         let mut latest = LatestVolume::new(&self.stores.volumes, name.clone());
         self.look_again(&mut latest, id).await?;
-        let (mut persistent, mut ordered, mut told) = (None, false, None);
+        let (mut persistent, mut ordered, mut persistent_id) = (None, false, None);
         loop {
-            let seen = latest.look();
-            ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
+            let object = latest.look();
+            ordered |= object.as_ref().is_some_and(|object| object.spec.intent == Intent::Delete);
             let now = Instant::now();
-            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let node_exists = object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node));
             let (grace, over) = (now >= grace_at, now >= over_at);
             let facts = DeleteFacts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
-            let act = step(seen.as_deref(), facts);
-            let done = match (act, seen) {
+            let act = step(object.as_deref(), facts);
+            let done = match (act, object) {
                 (DeleteStep::Answer(answer), _) => {
-                    if let (Ok(()), Some(told)) = (&answer, told) {
-                        self.erased.note(id, told);
+                    if let (Ok(()), Some(persistent_id)) = (&answer, persistent_id) {
+                        self.erased.note(id, persistent_id);
                     }
                     return answer;
                 }
                 (DeleteStep::Trace, _) => {
                     let Some(volume) = self.trace(id).await? else { return Ok(()) };
                     let Some(object) = self.order_of(id, &volume)? else { return Ok(()) };
-                    told = named(&volume);
+                    persistent_id = named(&volume);
                     self.objects.create(&object).await.map(|done| done.map(Some))
                 }
                 // Read only now, when it matters: the object may have been written again since the call began.
@@ -47,18 +47,18 @@ impl ClusterVolumes {
                     persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
                     continue;
                 }
-                (DeleteStep::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                (DeleteStep::Withdraw, Some(object)) => match self.objects.withdraw(&object).await.map_err(unknown)? {
                     Write::Done(()) => return Ok(()),
                     Write::Changed => Ok(Write::Changed),
                 },
-                (DeleteStep::Order, Some(seen)) => {
-                    if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
+                (DeleteStep::Order, Some(object)) => {
+                    if let Some(volume) = self.objects.persistent_volume_of(&object).await.map_err(unknown)? {
                         unbound(id, &volume)?;
-                        told = named(&volume);
+                        persistent_id = named(&volume);
                     }
-                    self.objects.order(&seen).await.map(|done| done.map(Some))
+                    self.objects.order(&object).await.map(|done| done.map(Some))
                 }
-                (DeleteStep::Delete, Some(seen)) => self.objects.delete(&seen).await,
+                (DeleteStep::Delete, Some(object)) => self.objects.delete(&object).await,
                 (_, _) => {
                     latest.changed(if now < grace_at { grace_at } else { over_at }).await;
                     continue;
@@ -73,9 +73,9 @@ impl ClusterVolumes {
 
     /// The PersistentVolume of a volume whose object is missing, unless its deletion was answered.
     async fn trace(&self, id: VolumeId) -> Result<Option<PersistentVolume>, Error> {
-        if let Some(told) = self.erased.of(id) {
-            let still = self.objects.persistent_volume_named(&told.name).await.map_err(unknown)?;
-            if still.as_ref().and_then(named).as_ref() == Some(&told) {
+        if let Some(erased) = self.erased.of(id) {
+            let still = self.objects.persistent_volume_named(&erased.name).await.map_err(unknown)?;
+            if still.as_ref().and_then(named).as_ref() == Some(&erased) {
                 return Ok(None);
             }
         }

@@ -18,12 +18,12 @@ impl ClusterVolumes {
         }
         let mut asked = false;
         loop {
-            let seen = latest.look();
+            let object = latest.look();
             let now = Instant::now();
-            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let node_exists = object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node));
             let facts = ExpandFacts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
-            let (size, after) = match step(seen.as_deref(), required, limit, facts) {
-                ExpandStep::Answer(Ok(())) => return answer(seen.as_deref()),
+            let (size, after) = match step(object.as_deref(), required, limit, facts) {
+                ExpandStep::Answer(Ok(())) => return answer(object.as_deref()),
                 ExpandStep::Answer(Err(error)) => return Err(error),
                 ExpandStep::Wait => {
                     latest.changed(if now < grace_at { grace_at } else { over_at }).await;
@@ -32,9 +32,9 @@ impl ClusterVolumes {
                 ExpandStep::Ask(size) => (size, None),
                 ExpandStep::TakeBack(size, error) => (size, Some(error)),
             };
-            let Some(seen) = seen else { continue };
-            match self.objects.change(&seen, json!({ "size": size })).await.map_err(unknown)? {
-                Write::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
+            let Some(object) = object else { continue };
+            match self.objects.change(&object, json!({ "size": size })).await.map_err(unknown)? {
+                Write::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&object)), Err),
                 Write::Done(now) => {
                     asked = true;
                     latest.learn(Some(now));

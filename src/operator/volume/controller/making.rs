@@ -21,22 +21,22 @@ impl ClusterVolumes {
         let mut refusal: Option<Error> = None;
         let mut tried = Vec::new();
         loop {
-            let seen = latest.look();
-            if let Some(pending) = seen.as_deref().filter(|seen| pool_volume::phase(seen) == Phase::Pending) {
+            let object = latest.look();
+            if let Some(pending) = object.as_deref().filter(|object| pool_volume::phase(object) == Phase::Pending) {
                 own = pending.uid();
             }
             let now = Instant::now();
             let facts = CreateFacts {
                 own_uid: own.as_deref(),
-                node_exists: seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node)),
+                node_exists: object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node)),
                 silent: now >= silent_at,
                 over: now >= over_at,
             };
             // It is too late to ask another node.
-            if let Some(refusal) = refusal.take_if(|_| seen.is_none() && facts.silent) {
+            if let Some(refusal) = refusal.take_if(|_| object.is_none() && facts.silent) {
                 return Err(refusal);
             }
-            match step(&wanted, seen.as_deref(), facts) {
+            match step(&wanted, object.as_deref(), facts) {
                 CreateStep::Make => {
                     // If no node remains to ask, the last refusal is the better answer.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
@@ -46,15 +46,15 @@ impl ClusterVolumes {
                 CreateStep::Wait(WaitUntil::Silent) => latest.changed(silent_at).await,
                 CreateStep::Wait(WaitUntil::Over) => latest.changed(over_at).await,
                 CreateStep::Withdraw(then) => {
-                    let Some(seen) = seen else { continue };
-                    match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                    let Some(object) = object else { continue };
+                    match self.objects.withdraw(&object).await.map_err(unknown)? {
                         Write::Changed => self.look_again(&mut latest, id).await?,
                         Write::Done(()) => {
                             latest.learn(None);
                             match then {
                                 AfterWithdrawal::Again => {}
                                 AfterWithdrawal::Elsewhere(error) => {
-                                    tried.push(seen.spec.node.clone());
+                                    tried.push(object.spec.node.clone());
                                     refusal = Some(error);
                                 }
                                 AfterWithdrawal::Answer(error) => return Err(error),
@@ -62,7 +62,7 @@ impl ClusterVolumes {
                         }
                     }
                 }
-                CreateStep::Answer(Ok(())) => return answer(seen.as_deref()),
+                CreateStep::Answer(Ok(())) => return answer(object.as_deref()),
                 CreateStep::Answer(Err(error)) => return Err(error),
             }
         }
