@@ -200,8 +200,8 @@ mod tests {
             let mut blanks = Blanks::default();
             blanks.prove(&asked(&host), &device(&host, &name).raw).expect("it is blank");
             platter.poke(at, &[1]);
-            let said = blanks.prove(&asked(&host), &device(&host, &name).raw).expect_err("it is not");
-            assert!(matches!(said, NotBlank::Holds(NotZeros { first }) if first == at), "{said}");
+            let refused = blanks.prove(&asked(&host), &device(&host, &name).raw).expect_err("it is not");
+            assert!(matches!(refused, NotBlank::Holds(NotZeros { first }) if first == at), "{refused}");
         }
     }
 

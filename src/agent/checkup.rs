@@ -88,10 +88,10 @@ impl Checkup {
         for view in self.pool.volumes() {
             let findings = look.volumes.entry(view.id).or_default();
             findings.extend(Finding::of_volume(&view));
-            if let Some((seen, expected)) = observed.get(&view.id) {
+            if let Some((observation, expected)) = observed.get(&view.id) {
                 // Unmounted on purpose since.
                 let still = self.board.targets(view.id);
-                findings.extend(seen.findings(&expected.intersection(&still).cloned().collect()));
+                findings.extend(observation.findings(&expected.intersection(&still).cloned().collect()));
             }
         }
         self.disks.retain(|id, _| look.disks.contains_key(id));
@@ -119,8 +119,8 @@ impl Checkup {
         // A question that failed once says nothing new: what the disk reported before counts until it reports again.
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
-        let seen = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
-        memory.counters.findings(&seen)
+        let observation = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
+        memory.counters.findings(&observation)
     }
 
     /// `None`: it has not answered yet.
@@ -162,7 +162,7 @@ impl Checkup {
                 observed.insert(id, (last.now_at(mounted::targets(&mounts)), expected.remove(&id).unwrap_or_default()));
             }
         }
-        self.volumes = observed.iter().map(|(id, (seen, _))| (*id, seen.clone())).collect();
+        self.volumes = observed.iter().map(|(id, (observation, _))| (*id, observation.clone())).collect();
         observed
     }
 }

@@ -115,7 +115,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
     }
     for (id, hardware) in &members.hardware {
         let is_withheld =
-            actions.iter().any(|action| matches!(action, Action::Withhold { id: told, .. } if told == id));
+            actions.iter().any(|action| matches!(action, Action::Withhold { id: withheld, .. } if withheld == id));
         let is_here = members.labelled.iter().any(|member| member.id == *id && !member.is_missing);
         let is_it = |device: &Device| {
             device.unread.is_some()

@@ -66,23 +66,23 @@ impl Reconciler {
     /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks
     /// which see the same, the second with nothing remembered. Gives whether that one is due.
     pub(super) fn remember_copies(&mut self, snapshot: &Snapshot) -> bool {
-        let mut seen = seen_together(&snapshot.devices);
+        let mut found = seen_together(&snapshot.devices);
         let known = self.pool.journal().identities();
         let is_known = |id: &DiskId, copy: &HardwareId| known.get(id).is_some_and(|known| known.copies.contains(copy));
-        seen.retain(|id, seen| seen.copies.iter().any(|copy| !is_known(id, copy)));
-        let before = std::mem::replace(&mut self.together, seen.clone());
+        found.retain(|id, found| found.copies.iter().any(|copy| !is_known(id, copy)));
+        let before = std::mem::replace(&mut self.together, found.clone());
         let (sure, unsure): (Identities, Identities) =
-            seen.into_iter().partition(|(id, seen)| before.get(id) == Some(seen));
+            found.into_iter().partition(|(id, found)| before.get(id) == Some(found));
         for device in snapshot.devices.iter().filter(|device| unsure.contains_key(&device.id)) {
             self.memory.discovery.changed(&device.raw.name);
         }
         let used = self.in_use();
         let written = self.pool.journal().identify(|identities| {
-            for (id, seen) in sure {
-                tracing::warn!(disk = id.as_str(), copies = ?seen.copies, "a disk of the pool has copies; none of them replaces it automatically");
+            for (id, found) in sure {
+                tracing::warn!(disk = id.as_str(), copies = ?found.copies, "a disk of the pool has copies; none of them replaces it automatically");
                 let identity = identities.entry(id).or_default();
-                identity.copies.extend(seen.copies);
-                identity.original = seen.original.or(identity.original.take());
+                identity.copies.extend(found.copies);
+                identity.original = found.original.or(identity.original.take());
             }
             // A disk with copies may come back on other hardware.
             for (id, used) in used {
@@ -101,11 +101,11 @@ impl Reconciler {
         let journal = Arc::clone(self.pool.journal());
         let is_used = self.pool.labelled_disk(&id).is_some_and(|member| member.shown().is_usable());
         let (Verdict::Ours, Some(label), false) = (&device.verdict, &device.label, is_used) else { return Ok(None) };
-        let (host, raw, seen) = (Arc::clone(&self.host), device.raw.clone(), journal.seen(&id));
+        let (host, raw, last_seen) = (Arc::clone(&self.host), device.raw.clone(), journal.last_seen(&id));
         let found = self.errand(&id, move || -> Result<Option<Earlier>, HostError> {
             let disk = host.open(&raw, Access::Look)?;
             Ok(match record::read_record(&*disk) {
-                Record::Ours(own) => earlier(&own, &seen),
+                Record::Ours(own) => earlier(&own, &last_seen),
                 _ => None,
             })
         });

@@ -68,9 +68,9 @@ mod tests {
         let mut healths = Healths::default();
         let hour = Duration::from_secs(3600);
         let expect = |healths: &mut Healths, raw: &RawDisk, now, asked| {
-            let said = healths.of(&asked_host, raw, now);
+            let health = healths.of(&asked_host, raw, now);
             assert_eq!(host.health_asked(), asked);
-            said
+            health
         };
         host.set_health("fake0", Health::Passed);
         assert_eq!(expect(&mut healths, &raw, Duration::ZERO, 1), Health::Passed);

@@ -113,21 +113,20 @@ fn unowned(content: &Content) -> String {
 }
 
 fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
-    let reason = |left: &Rejection| left.to_string();
-    let left: Vec<String> = pass
+    let reasons: Vec<String> = pass
         .outcomes
         .iter()
         .filter_map(|outcome| {
             // A LocalVolume has nothing to say of a device that it does not name.
-            let mut rejected = outcome.rejected.iter().filter(|(_, left)| *left != Rejection::NotNamed);
-            let (_, left) = rejected.find(|(name, _)| *name == device.raw.name)?;
-            Some(format!("set {}: {}", outcome.set, reason(left)))
+            let mut rejected = outcome.rejected.iter().filter(|(_, rejection)| *rejection != Rejection::NotNamed);
+            let (_, rejection) = rejected.find(|(name, _)| *name == device.raw.name)?;
+            Some(format!("set {}: {rejection}", outcome.set))
         })
         .collect();
-    match (pass.outcomes.is_empty(), left.is_empty()) {
+    match (pass.outcomes.is_empty(), reasons.is_empty()) {
         (true, _) => "blank and not in use; no set selects it".to_owned(),
         (false, true) => "blank and not in use".to_owned(),
-        (false, false) => format!("blank and not in use; {}", left.join("; ")),
+        (false, false) => format!("blank and not in use; {}", reasons.join("; ")),
     }
 }
 

@@ -141,7 +141,7 @@ impl Reconciler {
 
     fn meet_as(&self, pass: &mut PassState, device: &Device, unasked: Unasked, problem: &MemberProblem) {
         let words = problem.words();
-        if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
+        if self.unusable.get(&device.raw.name).is_none_or(|logged| logged != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
         }
         pass.unusable.insert(device.raw.name.clone(), words.to_owned());
@@ -274,8 +274,8 @@ impl Reconciler {
         work: impl FnOnce(&Late) -> T + Send + 'static,
     ) -> Result<T, TimeoutError> {
         let late = Late::default();
-        let told = late.clone();
-        let done = self.errand(on, move || work(&told));
+        let shared = late.clone();
+        let done = self.errand(on, move || work(&shared));
         if done.is_err() {
             late.set();
         }
@@ -309,9 +309,9 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     }
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| MemberProblem::of(&e));
-    let seen = pool.journal().seen(&device.id);
+    let last_seen = pool.journal().last_seen(&device.id);
     let opened = opened.and_then(|disk| {
-        PoolDisk::open(disk, label.disk, pool.owner(), &seen).map_err(|e| MemberProblem::of_opening(&e))
+        PoolDisk::open(disk, label.disk, pool.owner(), &last_seen).map_err(|e| MemberProblem::of_opening(&e))
     });
     let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| MemberProblem::of(&e)));
     let opened = match opened {

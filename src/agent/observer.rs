@@ -167,14 +167,14 @@ mod tests {
     ) -> Vec<Vec<crate::host::KernelName>> {
         let (host, mut agent) = machine();
         let script = Script { events: RefCell::new(events.into()) };
-        let seen = RefCell::new(Vec::new());
+        let looks = RefCell::new(Vec::new());
         let found = |shown: Vec<ListedDevice>| {
-            seen.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
-            after(&host, seen.borrow().len());
+            looks.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
+            after(&host, looks.borrow().len());
         };
-        let wanted = || if seen.borrow().len() < most { Interest::Still } else { Interest::NoMore };
+        let wanted = || if looks.borrow().len() < most { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &script, resync, found, wanted).unwrap();
-        seen.into_inner()
+        looks.into_inner()
     }
 
     const FOREVER: Duration = Duration::from_secs(3600);

@@ -37,9 +37,9 @@ impl Reconciler {
 /// The set, then each device with what would become of it.
 fn lines(snapshot: &Snapshot, outcome: &SetOutcome) -> Vec<String> {
     let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
-    let left = outcome.rejected.iter().map(|(name, left)| (name, "leave", left.to_string()));
+    let rejected = outcome.rejected.iter().map(|(name, rejection)| (name, "leave", rejection.to_string()));
     let mut rows: Vec<[String; 5]> = Vec::new();
-    for (name, verb, why) in taken.chain(left) {
+    for (name, verb, why) in taken.chain(rejected) {
         let Some(device) = snapshot.devices.iter().find(|device| device.raw.name == *name) else { continue };
         // A loop device without a file is no device that anybody asks about.
         if device.raw.size > 0 {

@@ -92,7 +92,7 @@ pub(super) struct Question {
 }
 
 struct Awaited {
-    told: Receiver<Answers>,
+    answers: Receiver<Answers>,
     /// No pass waits for it now.
     is_late: Arc<AtomicBool>,
     wanted: Wanted,
@@ -135,14 +135,14 @@ impl Question {
             Some(awaited) => Awaited { pass, ..awaited },
             None => self.begin(pass, wanted, late)?,
         };
-        let came = match awaited.told.recv_timeout(MOMENT) {
+        let came = match awaited.answers.recv_timeout(MOMENT) {
             Err(RecvTimeoutError::Timeout) => {
                 awaited.is_late.store(true, Ordering::SeqCst);
                 // Once more, for answers that came before anybody was to call `late`.
-                awaited.told.try_recv()
+                awaited.answers.try_recv()
             }
             Err(RecvTimeoutError::Disconnected) => Err(TryRecvError::Disconnected),
-            Ok(told) => Ok(told),
+            Ok(answers) => Ok(answers),
         };
         came.map_err(|none| match none {
             TryRecvError::Empty => {
@@ -155,7 +155,7 @@ impl Question {
 
     fn begin(&self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Awaited, AskError> {
         let asks = Arc::clone(&self.asks);
-        let (reply, told) = mpsc::channel();
+        let (reply, answers) = mpsc::channel();
         let is_late = Arc::new(AtomicBool::new(false));
         let ended = LateCall { is_late: Arc::clone(&is_late), late: Some(late) };
         let asking = move || {
@@ -169,7 +169,7 @@ impl Question {
         };
         let started = thread::Builder::new().name("question".to_owned()).spawn(asking);
         started.map_err(AskError::NoThread)?;
-        Ok(Awaited { told, is_late, wanted, pass })
+        Ok(Awaited { answers, is_late, wanted, pass })
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     /// Nothing but this was promised.
-    fn is_told(answer: &Result<Answers, AskError>, volume: &str) -> bool {
+    fn reports(answer: &Result<Answers, AskError>, volume: &str) -> bool {
         let Ok(Answers { own: Ok(own), promises: Ok(promises) }) = answer else { return false };
         own.is_empty() && *promises == promised(volume)
     }
@@ -238,7 +238,7 @@ mod tests {
         answers.send("a").expect("somebody asks");
         let (late, called) = channel::<()>();
         let answer = question.answer(1, Wanted::All, move || late.send(()).expect("the test listens"));
-        assert!(is_told(&answer, "a"), "{answer:?}");
+        assert!(reports(&answer, "a"), "{answer:?}");
         assert!(called.recv().is_err(), "the thread ended without a call");
     }
 
@@ -250,7 +250,7 @@ mod tests {
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
         let answer = question.answer(3, Wanted::All, || ());
-        assert!(is_told(&answer, "asked once"), "{answer:?}");
+        assert!(reports(&answer, "asked once"), "{answer:?}");
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
         let answer = question.answer(2, Wanted::Own, || ());
-        assert!(is_told(&answer, "asked once"), "{answer:?}");
+        assert!(reports(&answer, "asked once"), "{answer:?}");
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         called.recv().expect("a call");
         answers.send("now").expect("somebody asks");
         let answer = question.answer(3, Wanted::All, || ());
-        assert!(is_told(&answer, "now"), "{answer:?}");
+        assert!(reports(&answer, "now"), "{answer:?}");
     }
 
     #[test]
@@ -292,8 +292,8 @@ mod tests {
         }
         assert!(matches!(answer, Err(AskError::Bug)), "{answer:?}");
         // A busy machine may start the thread late.
-        let told_b = || question.answer(3, Wanted::All, || ());
-        let answer = std::iter::repeat_with(told_b).find(|answer| !matches!(answer, Err(AskError::NotYet)));
-        assert!(answer.is_some_and(|answer| is_told(&answer, "b")));
+        let answer_again = || question.answer(3, Wanted::All, || ());
+        let answer = std::iter::repeat_with(answer_again).find(|answer| !matches!(answer, Err(AskError::NotYet)));
+        assert!(answer.is_some_and(|answer| reports(&answer, "b")));
     }
 }

@@ -59,12 +59,12 @@ pub struct AgentThread(JoinHandle<()>);
 pub struct Stopped;
 
 impl AgentHandle {
-    /// Subscribes to events, then starts the thread. `seen` is called after each pass.
+    /// Subscribes to events, then starts the thread. `after_pass` is called after each pass.
     pub fn start(
         agent: Reconciler,
         pool: Arc<Pool>,
         events: Option<DeviceEvents>,
-        seen: impl FnMut(&PassReport) + Send + 'static,
+        after_pass: impl FnMut(&PassReport) + Send + 'static,
     ) -> (Self, AgentThread) {
         let (requests, inbox) = mpsc::channel();
         if let Some(events) = events {
@@ -75,7 +75,7 @@ impl AgentHandle {
         pool.on_nudge(move || {
             let _ = outbox.send(Request::Look);
         });
-        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, seen));
+        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, after_pass));
         (Self { requests }, AgentThread(thread))
     }
 
@@ -147,10 +147,10 @@ struct Looked {
 }
 
 impl Looked {
-    fn now(agent: &mut Reconciler, seen: &mut dyn FnMut(&PassReport)) -> Self {
+    fn now(agent: &mut Reconciler, after_pass: &mut dyn FnMut(&PassReport)) -> Self {
         let pass = pass(agent);
         if let Some(pass) = &pass {
-            seen(pass);
+            after_pass(pass);
         }
         let wait = match &pass {
             Some(pass) => pass.ripe_in.unwrap_or(RESYNC),
@@ -160,16 +160,16 @@ impl Looked {
     }
 }
 
-fn keep(mut agent: Reconciler, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen: impl FnMut(&PassReport)) {
-    let mut last = Looked::now(&mut agent, &mut seen);
+fn keep(mut agent: Reconciler, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut after_pass: impl FnMut(&PassReport)) {
+    let mut last = Looked::now(&mut agent, &mut after_pass);
     loop {
         // Even a queue that is never empty leaves a pass its turn.
         let wait = last.due.saturating_duration_since(Instant::now());
         let request = if wait.is_zero() { Err(RecvTimeoutError::Timeout) } else { inbox.recv_timeout(wait) };
         let stop = match request {
-            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last, &mut seen),
+            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last, &mut after_pass),
             Err(RecvTimeoutError::Timeout) => {
-                last = Looked::now(&mut agent, &mut seen);
+                last = Looked::now(&mut agent, &mut after_pass);
                 false
             }
             Err(RecvTimeoutError::Disconnected) => true,
@@ -187,7 +187,7 @@ fn serve(
     inbox: &Receiver<Request>,
     request: Request,
     last: &mut Looked,
-    seen: &mut dyn FnMut(&PassReport),
+    after_pass: &mut dyn FnMut(&PassReport),
 ) -> bool {
     let until = Instant::now() + SETTLE_AT_MOST;
     let mut next = Some(request);
@@ -206,7 +206,7 @@ fn serve(
             }
             Request::Inventory(reply) => {
                 if std::mem::take(&mut look) || last.pass.is_none() {
-                    *last = Looked::now(agent, seen);
+                    *last = Looked::now(agent, after_pass);
                 }
                 let shown = last.pass.as_ref().map(|pass| inventory(pool, pass)).unwrap_or_default();
                 let _ = reply.send(shown);
@@ -228,7 +228,7 @@ fn serve(
         };
     }
     if look {
-        *last = Looked::now(agent, seen);
+        *last = Looked::now(agent, after_pass);
     }
     false
 }
@@ -282,10 +282,10 @@ mod tests {
         let filter = Filter { min_health: Some(MinHealth::NotFailing), ..sample::filter() };
         let rules = vec![Rule { filter, ..sample::rule("set") }];
         let agent = Reconciler::new(real, Arc::clone(&pool), Duration::ZERO, rules);
-        let (seen, passes) = mpsc::channel();
+        let (reports, passes) = mpsc::channel();
         let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |pass| {
             let rejected = pass.outcomes[0].rejected.iter();
-            seen.send(rejected.map(|(disk, why)| format!("{disk} {why}")).collect::<Vec<_>>()).expect("a listener");
+            reports.send(rejected.map(|(disk, why)| format!("{disk} {why}")).collect::<Vec<_>>()).expect("a listener");
         });
         let says = |words: [&str; 3]| {
             let why = |(disk, words)| format!("{disk} its SMART status says that it is failing ({words})");

@@ -48,16 +48,16 @@ fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Optio
     let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
     let tolerations = read_tolerations(&spec.field(&["tolerations"]));
     let states = [("Managed", false), ("Force", false), ("Unmanaged", true), ("Removed", true), ("", false)];
-    let left_alone = spec.field(&["managementState"]).one_of(&states, Case::Exact).unwrap_or(false);
+    let is_unmanaged = spec.field(&["managementState"]).one_of(&states, Case::Exact).unwrap_or(false);
     let levels = ["", "Normal", "Debug", "Trace", "TraceAll"].map(|level| (level, ()));
     // The log level of the operator's pods, which do not exist here.
     spec.field(&["logLevel"]).one_of(&levels, Case::Exact);
     let entries = spec.field(&["storageClassDevices"]).list().unwrap_or_default();
     spec.finish();
 
-    let common = Common { metadata: metadata?, node: selects, tolerations, dry_run: left_alone, position };
-    let mut seen = FirstPlaces::default();
-    Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut seen))).collect())
+    let common = Common { metadata: metadata?, node: selects, tolerations, dry_run: is_unmanaged, position };
+    let mut places = FirstPlaces::default();
+    Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut places))).collect())
 }
 
 /// What all classes of one object have in common.
@@ -111,7 +111,7 @@ struct FirstPlaces {
     paths: HashMap<PathBuf, String>,
 }
 
-fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
+fn read_entry(entry: Field<'_, '_>, places: &mut FirstPlaces) -> ClassDevices {
     let (mut object, _) = entry.object();
     let class_field = object.field(&["storageClassName"]).required();
     let class = class_field.string().unwrap_or_default().to_owned();
@@ -120,10 +120,10 @@ fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
             "{class:?} is not a valid name of a StorageClass: use lower case letters, digits, '-' and '.'"
         ));
     }
-    if let Some(first) = seen.classes.get(&class) {
+    if let Some(first) = places.classes.get(&class) {
         class_field.problem(format!("is at {first} too: name all devices of a class in one entry"));
     } else {
-        seen.classes.insert(class.clone(), class_field.path().to_owned());
+        places.classes.insert(class.clone(), class_field.path().to_owned());
     }
     let modes = [("Block", Some(VolumeMode::Block)), ("Filesystem", Some(VolumeMode::Filesystem)), ("", None)];
     let volume_mode = object.field(&["volumeMode"]).one_of(&modes, Case::Any).flatten();
@@ -131,12 +131,12 @@ fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
     let fs = object.field(&["fsType"]).one_of(&kinds, Case::Exact).unwrap_or(FsKind::Ext4);
     let wipe = object.field(&["forceWipeDevicesAndDestroyAllData"]).boolean().unwrap_or(false);
     let elements = object.field(&["devicePaths"]).list().unwrap_or_default();
-    let paths = elements.iter().filter_map(|element| read_path(element, seen)).collect();
+    let paths = elements.iter().filter_map(|element| read_path(element, places)).collect();
     object.finish();
     ClassDevices { class, volume_mode, fs, named: NamedPaths { paths, wipe } }
 }
 
-fn read_path(field: &Field<'_, '_>, seen: &mut FirstPlaces) -> Option<PathBuf> {
+fn read_path(field: &Field<'_, '_>, places: &mut FirstPlaces) -> Option<PathBuf> {
     let text = field.string()?;
     let path = Path::new(text);
     if text.contains(['*', '?', '[']) {
@@ -149,10 +149,10 @@ fn read_path(field: &Field<'_, '_>, seen: &mut FirstPlaces) -> Option<PathBuf> {
     } else if path.components().any(|part| part == Component::ParentDir) {
         field.problem(format!("{text:?} contains `..`: write the path without it"));
     }
-    if let Some(first) = seen.paths.get(path) {
+    if let Some(first) = places.paths.get(path) {
         field.problem(format!("{text:?} is at {first} too, but a disk can only have one class"));
     }
-    seen.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
+    places.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
     Some(path.to_owned())
 }
 

@@ -310,12 +310,12 @@ mod tests {
     #[test]
     fn an_unknown_field_is_named_with_the_nearest_known_one() {
         let value = json!({"minsize": 1, "maxSzie": 1, "colour": 1, "a.b": 1});
-        let said = problems(&value, |object| {
+        let found = problems(&value, |object| {
             object.field(&["minSize"]);
             object.field(&["maxSize"]);
         });
         assert_eq!(
-            said,
+            found,
             [
                 "\"a.b\": unknown field",
                 "colour: unknown field",
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn wrong_types_are_named_with_their_path() {
         let value = json!({"a": {"b": [1, "x"]}, "s": true, "n": "5", "i": 1.5, "q": [], "o": 3});
-        let said = problems(&value, |object| {
+        let found = problems(&value, |object| {
             let (mut a, _) = object.field(&["a"]).object();
             a.field(&["b"]).strings();
             a.finish();
@@ -340,7 +340,7 @@ mod tests {
             object.field(&["absent"]).required();
         });
         assert_eq!(
-            said,
+            found,
             [
                 "a.b[0]: must be a string, not the number 1 (quote it if a string is meant)",
                 "s: must be a string, not the boolean true (quote it if a string is meant)",
@@ -360,28 +360,28 @@ mod tests {
         };
         assert_eq!(problems(&json!({"fsType": "xfs", "fstype": "xfs"}), read), Vec::<String>::new());
         assert_eq!(problems(&json!({"fstype": "xfs"}), read), Vec::<String>::new());
-        let said = problems(&json!({"fsType": "xfs", "fstype": "ext4"}), read);
-        assert_eq!(said, ["fsType: disagrees with fstype, another spelling of it: \"xfs\" and \"ext4\""]);
+        let found = problems(&json!({"fsType": "xfs", "fstype": "ext4"}), read);
+        assert_eq!(found, ["fsType: disagrees with fstype, another spelling of it: \"xfs\" and \"ext4\""]);
     }
 
     #[test]
     fn null_is_absent() {
-        let said = problems(&json!({"a": null, "b": null}), |object| {
+        let found = problems(&json!({"a": null, "b": null}), |object| {
             assert!(!object.field(&["a"]).is_given());
             object.field(&["b"]).required();
         });
-        assert_eq!(said, ["b: is required"]);
+        assert_eq!(found, ["b: is required"]);
     }
 
     #[test]
     fn quantities_may_be_numbers() {
-        let said = problems(&json!({"a": 1024, "b": 1e9, "c": 0.5, "d": -1, "e": u64::MAX}), |object| {
+        let found = problems(&json!({"a": 1024, "b": 1e9, "c": 0.5, "d": -1, "e": u64::MAX}), |object| {
             assert_eq!(object.field(&["a"]).quantity(), Some(1024));
             assert_eq!(object.field(&["b"]).quantity(), Some(1_000_000_000));
             assert_eq!(object.field(&["c"]).quantity(), Some(1));
             assert_eq!(object.field(&["d"]).quantity(), None);
             assert_eq!(object.field(&["e"]).quantity(), None);
         });
-        assert_eq!(said, ["d: -1 is negative", "e: 18446744073709551615 is more than 2^63-1 bytes"]);
+        assert_eq!(found, ["d: -1 is negative", "e: 18446744073709551615 is more than 2^63-1 bytes"]);
     }
 }

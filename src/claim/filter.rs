@@ -67,7 +67,7 @@ mod tests {
     }
 
     /// The mismatch of a list.
-    fn left_by(field: &'static str, why: &str) -> Result<(), Mismatch> {
+    fn mismatch(field: &'static str, why: &str) -> Result<(), Mismatch> {
         Err(Mismatch::List { field, why: why.to_owned() })
     }
 
@@ -106,8 +106,8 @@ mod tests {
         let every = cases.map(|(_, own)| own).to_vec();
         let mapped = ["LVM-abc", "CRYPT-x", "part1-mpath-3600", ""].map(|uuid| sample::dm("dm-1", uuid, &[]));
         for other in mapped.into_iter().chain([sample::md("md0", &[])]) {
-            let said = check(|f| f.types = every.clone(), &other).unwrap_err();
-            let Mismatch::Type { is, .. } = said else { panic!("{said}") };
+            let found = check(|f| f.types = every.clone(), &other).unwrap_err();
+            let Mismatch::Type { is, .. } = found else { panic!("{found}") };
             assert!(["lvm", "crypt", "dm", "raid"].contains(&is), "no type that was asked for: {is}");
         }
     }
@@ -121,14 +121,14 @@ mod tests {
         for pattern in ["0x5002538f7142a3b1", "naa.5002538f*", "0x5002538F*"] {
             assert_eq!(check(|f| f.lists = lists(&[("wwns", &[pattern])]), &raw), Ok(()), "{pattern}");
         }
-        let other = left_by("wwns", "its WWN 0x5002538F7142A3B1 matches none of wwns");
+        let other = mismatch("wwns", "its WWN 0x5002538F7142A3B1 matches none of wwns");
         assert_eq!(check(|f| f.lists = lists(&[("wwns", &["0x6*"])]), &raw), other);
         let nameless = RawDisk { serial: None, wwid: None, ..raw };
         assert_eq!(
             check(|f| f.lists = lists(&[("serials", &["*"])]), &nameless),
-            left_by("serials", "it reports no serial")
+            mismatch("serials", "it reports no serial")
         );
-        assert_eq!(check(|f| f.lists = lists(&[("wwns", &["*"])]), &nameless), left_by("wwns", "it has no WWN"));
+        assert_eq!(check(|f| f.lists = lists(&[("wwns", &["*"])]), &nameless), mismatch("wwns", "it has no WWN"));
     }
 
     #[test]
@@ -149,8 +149,8 @@ mod tests {
             assert_eq!(check(change, &raw).is_ok(), takes, "case {at}");
         }
         let unknown = RawDisk { transport: None, numa_node: None, ..raw };
-        let said = check(|f| f.lists = lists(&[("transports", &["nvme"])]), &unknown).unwrap_err().to_string();
-        assert_eq!(said, "it is not known how it is attached, and the set requires nvme");
+        let message = check(|f| f.lists = lists(&[("transports", &["nvme"])]), &unknown).unwrap_err().to_string();
+        assert_eq!(message, "it is not known how it is attached, and the set requires nvme");
         assert!(check(|f| f.lists = lists(&[("numaNodes", &["0"])]), &unknown).is_err());
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let all = RawDisk { transport: hostile(), numa_node: Some(-1), ..all };
         let naa = RawDisk { wwid: Some("naa.5000".into()), ..all.clone() };
         let none = RawDisk { vendor: None, model: None, serial: None, wwid: None, transport: None, ..raw() };
-        let said: String = [all, naa, none]
+        let message: String = [all, naa, none]
             .iter()
             .flat_map(|raw| {
                 let changes: [fn(&mut Filter); 8] = [
@@ -177,7 +177,7 @@ mod tests {
                 changes.map(|change| format!("{}\n", check(change, raw).unwrap_err()))
             })
             .collect();
-        sample::holds("claim/golden/lists", &said);
+        sample::holds("claim/golden/lists", &message);
     }
 
     #[test]
@@ -210,11 +210,11 @@ mod tests {
         assert_eq!(check(|f| f.lists = lists(&[("vendors", &["at"])]), &raw()), Ok(()));
         assert_eq!(
             check(|f| f.lists = lists(&[("vendors", &["ata"])]), &disk("vda")),
-            left_by("vendors", "it reports no vendor")
+            mismatch("vendors", "it reports no vendor")
         );
         assert_eq!(
             check(|f| f.lists = lists(&[("models", &["ata"])]), &disk("vda")),
-            left_by("models", "it reports no model")
+            mismatch("models", "it reports no model")
         );
     }
 
@@ -225,12 +225,12 @@ mod tests {
         }
         assert_eq!(
             check(|f| f.lists = lists(&[("paths", &["/dev/nvme*"])]), &raw()),
-            left_by("paths", "no path of it matches paths")
+            mismatch("paths", "no path of it matches paths")
         );
         let image = sample::loop_over("loop3", "/var/demo/a.img");
         let loops = |paths| Filter { types: vec![DeviceType::Loop], lists: lists(&[("paths", paths)]), ..filter() };
         assert_eq!(loops(&["/var/demo/*.img"]).matches(&image, None), Ok(()));
-        assert_eq!(loops(&["/var/*.img"]).matches(&image, None), left_by("paths", "no path of it matches paths"));
+        assert_eq!(loops(&["/var/*.img"]).matches(&image, None), mismatch("paths", "no path of it matches paths"));
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
             min_health: None,
         };
         let raw = raw();
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for mend in [
             |f: &mut Filter| f.types.push(DeviceType::Disk),
             |f: &mut Filter| f.min_size = 0,
@@ -278,7 +278,7 @@ mod tests {
             |f: &mut Filter| f.lists = without(&f.lists, "paths"),
             |f: &mut Filter| f.exclude_names.clear(),
         ] {
-            said.push(filter.matches(&raw, None).unwrap_err().to_string());
+            messages.push(filter.matches(&raw, None).unwrap_err().to_string());
             mend(&mut filter);
         }
         assert_eq!(filter.matches(&raw, None), Ok(()));
@@ -296,7 +296,7 @@ mod tests {
             "no path",
             "its name is excluded",
         ];
-        for (sentence, start) in said.iter().zip(starts) {
+        for (sentence, start) in messages.iter().zip(starts) {
             assert!(sentence.starts_with(start), "{sentence}");
         }
     }

@@ -213,22 +213,22 @@ impl ListFilter {
     }
 
     fn check(&self, wanted: &[ListElement], raw: &RawDisk) -> Result<(), Mismatch> {
-        let said = (self.says)(raw);
-        if said.iter().any(|said| wanted.iter().any(|element| self.is(element, said))) {
+        let values = (self.says)(raw);
+        if values.iter().any(|value| wanted.iter().any(|element| self.is(element, value))) {
             return Ok(());
         }
         let wanted: Vec<String> = wanted.iter().map(ListElement::shown).collect();
-        let why = (self.why)(said.first().map(String::as_str), &wanted.join(" or "));
+        let why = (self.why)(values.first().map(String::as_str), &wanted.join(" or "));
         Err(Mismatch::List { field: self.field, why })
     }
 
-    fn is(&self, element: &ListElement, said: &str) -> bool {
+    fn is(&self, element: &ListElement, value: &str) -> bool {
         match (element, self.elements) {
-            (ListElement::Text(part), ElementKind::Parts) => said.to_lowercase().contains(&part.to_lowercase()),
-            (ListElement::Text(word), _) => said.eq_ignore_ascii_case(word),
-            (ListElement::Glob(glob), ElementKind::Globs(GlobCase::Exact)) => glob.matches(said),
-            (ListElement::Glob(glob), _) => glob.matches(said.to_lowercase().trim()),
-            (ListElement::Number(number), _) => said == number.to_string(),
+            (ListElement::Text(part), ElementKind::Parts) => value.to_lowercase().contains(&part.to_lowercase()),
+            (ListElement::Text(word), _) => value.eq_ignore_ascii_case(word),
+            (ListElement::Glob(glob), ElementKind::Globs(GlobCase::Exact)) => glob.matches(value),
+            (ListElement::Glob(glob), _) => glob.matches(value.to_lowercase().trim()),
+            (ListElement::Number(number), _) => value == number.to_string(),
         }
     }
 }
@@ -299,19 +299,20 @@ mod tests {
         let attachment = Attachment { reach: Reach::Local, by: None };
         let facts = facts(&Observed { device: &device, attachment, shown_verdict: None });
         for list in LIST_FILTERS {
-            let said = (list.says)(&device.raw);
+            let values = (list.says)(&device.raw);
             for name in list.facts {
                 let fact = FACTS.iter().find(|fact| fact.name == *name).expect("a fact of the table");
-                let told = fact.among(&facts).unwrap_or_else(|| panic!("give the device of this test the fact {name}"));
-                let told = match told {
+                let known =
+                    fact.among(&facts).unwrap_or_else(|| panic!("give the device of this test the fact {name}"));
+                let known = match known {
                     FactValue::Text(text) => vec![text],
                     FactValue::Integer(number) => vec![number.to_string()],
                     FactValue::Texts(texts) => texts,
                     other => panic!("{name}: {other:?} is no text and no number"),
                 };
                 assert!(
-                    told.iter().all(|told| said.contains(told)),
-                    "{}: {name} is {told:?}, not {said:?}",
+                    known.iter().all(|known| values.contains(known)),
+                    "{}: {name} is {known:?}, not {values:?}",
                     list.field
                 );
             }

@@ -128,8 +128,8 @@ impl fmt::Display for Rejection {
             Self::BelowMinimum { matching, least } => {
                 write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
             }
-            Self::TooYoung(Ripeness::Waiting(left)) => {
-                write!(f, "seen too recently: it must stay unchanged for {} s more", left.as_secs_f64().ceil())
+            Self::TooYoung(Ripeness::Waiting(remaining)) => {
+                write!(f, "seen too recently: it must stay unchanged for {} s more", remaining.as_secs_f64().ceil())
             }
             Self::TooYoung(_) => f.write_str("seen too recently: it must stay unchanged for a while"),
             Self::WaitsForMinimum { ripe, least } => {

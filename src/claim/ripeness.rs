@@ -216,7 +216,7 @@ mod tests {
         }
         let host = Arc::clone(&fake) as Arc<dyn Host>;
         let mut discovery = Discovery::new(Owner { cluster: "c".into(), node: "n".into() }, DEFAULT);
-        let (mut list, mut seen) = (Watchlist::new(DEFAULT), Vec::new());
+        let (mut list, mut ripened) = (Watchlist::new(DEFAULT), Vec::new());
         for second in 0..=61 {
             if second == 30 {
                 let made = host.filesystems().make(FsKind::Ext4, Path::new("/dev/sda"), Uuid::nil());
@@ -225,9 +225,9 @@ mod tests {
             let set = discovery.look(&host, judged_record).expect("looks");
             list.look(set.at, &set.devices);
             let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
-            seen.extend(ripe.map(|device| (second, device.raw.name.clone())));
+            ripened.extend(ripe.map(|device| (second, device.raw.name.clone())));
             fake.advance(s(1));
         }
-        assert_eq!(seen, [(60, "sdb".into()), (61, "sdb".into())]);
+        assert_eq!(ripened, [(60, "sdb".into()), (61, "sdb".into())]);
     }
 }

@@ -39,8 +39,8 @@ pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), NotWiped> {
     }
     let whole = matches!(device.raw.kind, DeviceKind::Disk | DeviceKind::Loop(Some(_)));
     let plain = device.raw.partitions.is_empty() && device.raw.holders.is_empty();
-    let seen = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
-    match (whole, plain, seen) {
+    let looked = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
+    match (whole, plain, looked) {
         (false, ..) => return Err(NotWiped::Bare),
         (_, false, _) => return Err(NotWiped::InUse),
         (.., false) => return Err(NotWiped::NotTheirs),

@@ -219,8 +219,8 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
         format!("would first complete on {} what the agent had not completed when it stopped", disk.display())
     });
     let first: Vec<String> = first.collect();
-    let said = agent.verb(verb).map_err(|error| anyhow!("{} ({unknown})", chain(&error)))?;
-    Ok(first.into_iter().chain(said).chain([unknown]).collect())
+    let lines = agent.verb(verb).map_err(|error| anyhow!("{} ({unknown})", chain(&error)))?;
+    Ok(first.into_iter().chain(lines).chain([unknown]).collect())
 }
 
 /// What only a running agent or an existing state directory could say.
@@ -283,19 +283,19 @@ mod tests {
         assert!(set_aside_cluster(&local, Run::Real).is_err(), "there is none");
         let state = StateDir::at(dir.path());
         state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
-        let said = set_aside_cluster(&local, Run::Dry).expect("said").join("\n");
-        assert!(said.contains("would keep") && said.contains("uid-1"), "{said}");
+        let message = set_aside_cluster(&local, Run::Dry).expect("said").join("\n");
+        assert!(message.contains("would keep") && message.contains("uid-1"), "{message}");
         assert_eq!(observer::known_cluster(&state).expect("read").as_deref(), Some("uid-1"));
-        let said = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
-        let kept = said.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
+        let message = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
+        let kept = message.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
         assert_eq!(state.load(kept).expect("read").as_deref(), Some("uid-1\n"));
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
         let dir = tempfile::tempdir().expect("a directory");
         let local = Local { state_dir: dir.path().to_owned(), ..local };
         let state = StateDir::at(dir.path());
         std::fs::write(dir.path().join(CLUSTER_FILE), [0xff, 0xfe]).expect("written");
-        let said = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
-        assert!(said.contains("not text"), "{said}");
+        let message = set_aside_cluster(&local, Run::Real).expect("done").join("\n");
+        assert!(message.contains("not text"), "{message}");
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
     }
 
@@ -303,15 +303,15 @@ mod tests {
     fn a_journal_that_is_no_text_stops_no_dry_run_and_no_answer_is_not_taken_for_nobody() {
         let dir = tempfile::tempdir().expect("a directory");
         let local = Local { state_dir: dir.path().to_owned(), node: "n".into() };
-        let said = set_aside_journal(&local, Run::Real).expect_err("there is none").to_string();
-        assert!(said.contains("there is no journal.json"), "{said}");
+        let message = set_aside_journal(&local, Run::Real).expect_err("there is none").to_string();
+        assert!(message.contains("there is no journal.json"), "{message}");
         std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");
-        let said = unknown(&local, &StateDir::at(dir.path())).expect("said");
-        assert!(said.contains("without the journal") && said.contains("`standalone`"), "{said}");
+        let message = unknown(&local, &StateDir::at(dir.path())).expect("said");
+        assert!(message.contains("without the journal") && message.contains("`standalone`"), "{message}");
         assert!(nobody(&local).to_string().contains("no agent uses the state directory"));
         let _held = StateDir::open(dir.path()).expect("there").try_lock().expect("read").expect("free");
         assert!(nobody(&local).to_string().contains("does not answer"));
-        let said = plan_sets(&local, String::new()).expect_err("nothing to plan").to_string();
-        assert!(said.contains("no LocalVolumeSet"), "{said}");
+        let message = plan_sets(&local, String::new()).expect_err("nothing to plan").to_string();
+        assert!(message.contains("no LocalVolumeSet"), "{message}");
     }
 }

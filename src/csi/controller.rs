@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_callers_deadline_is_read_in_every_unit() {
-        let said = |text: &str| {
+        let parsed = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().expect("ascii"));
             timeout(&metadata)
@@ -316,7 +316,7 @@ mod tests {
             ("S", DEFAULT_TIMEOUT),
             ("5Y", DEFAULT_TIMEOUT),
         ] {
-            assert_eq!(said(text), time, "{text}");
+            assert_eq!(parsed(text), time, "{text}");
         }
         assert_eq!(timeout(&MetadataMap::new()), DEFAULT_TIMEOUT);
     }

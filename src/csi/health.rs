@@ -79,17 +79,17 @@ mod tests {
     #[test]
     fn one_bad_disk_degrades_the_storage_and_without_a_good_one_it_is_unreachable() {
         let disk = |name: &str, reasons: &[HealthReason]| (name.to_owned(), condition(reasons));
-        let seen = |disks: &[(String, Condition)]| -> Vec<(StorageHealthErrorType, String, String)> {
+        let entries = |disks: &[(String, Condition)]| -> Vec<(StorageHealthErrorType, String, String)> {
             let entries = storage_health(disks).into_iter();
             entries.map(|one| (one.status(), one.reason.clone(), one.message)).collect()
         };
         let gone = |words: &str, status| (status, "DiskMissing".to_owned(), words.to_owned());
         let (a, b) = (disk("a", &[HealthReason::DiskMissing]), disk("b", &[HealthReason::DiskMissing]));
         let degraded = StorageHealthErrorType::StorageDegraded;
-        assert_eq!(seen(&[a.clone(), disk("c", &[])]), [gone("disk a: words", degraded)]);
+        assert_eq!(entries(&[a.clone(), disk("c", &[])]), [gone("disk a: words", degraded)]);
         let unreachable = StorageHealthErrorType::StorageUnreachable;
-        assert_eq!(seen(&[a, b]), [gone("disk a: words; disk b: words", unreachable)]);
-        assert_eq!(seen(&[disk("c", &[])]), []);
-        assert_eq!(seen(&[]), [], "a node without disks lacks nothing");
+        assert_eq!(entries(&[a, b]), [gone("disk a: words; disk b: words", unreachable)]);
+        assert_eq!(entries(&[disk("c", &[])]), []);
+        assert_eq!(entries(&[]), [], "a node without disks lacks nothing");
     }
 }

@@ -58,10 +58,10 @@ mod tests {
         let now: Vec<_> = all.iter().filter(|v| v.id != gone).cloned().collect();
         let (second, next) = page(now.clone(), &token, 4).expect("a page");
         let (third, end) = page(now, &next, 4).expect("a page");
-        let mut seen: Vec<_> = first.iter().chain(&second).chain(&third).map(|v| v.id).collect();
-        seen.sort();
-        seen.dedup();
-        assert_eq!((seen.len(), end.as_str()), (10, ""));
+        let mut listed: Vec<_> = first.iter().chain(&second).chain(&third).map(|v| v.id).collect();
+        listed.sort();
+        listed.dedup();
+        assert_eq!((listed.len(), end.as_str()), (10, ""));
     }
 
     #[test]

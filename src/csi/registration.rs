@@ -37,7 +37,7 @@ pub enum Registered {
 
 struct RegistrationService {
     endpoint: String,
-    said: Arc<watch::Sender<Registered>>,
+    answer: Arc<watch::Sender<Registered>>,
 }
 
 #[tonic::async_trait]
@@ -60,7 +60,7 @@ impl Registration for RegistrationService {
             true => tracing::info!("kubelet has registered the driver"),
             false => tracing::error!(error, "kubelet refused the registration; trying again"),
         }
-        self.said.send_replace(if plugin_registered { Registered::Yes } else { Registered::Refused });
+        self.answer.send_replace(if plugin_registered { Registered::Yes } else { Registered::Refused });
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }
@@ -69,12 +69,12 @@ impl Registration for RegistrationService {
 pub async fn register(socket: PathBuf, endpoint: &Path, stop: &CancellationToken) -> Result<(), ServeError> {
     let mut backoff = Backoff::new(REGISTER_RETRY, REGISTER_RETRY_AT_MOST);
     loop {
-        let (said, mut heard) = watch::channel(Registered::NotAsked);
-        let service = RegistrationService { endpoint: endpoint.display().to_string(), said: Arc::new(said) };
+        let (answer, mut heard) = watch::channel(Registered::NotAsked);
+        let service = RegistrationService { endpoint: endpoint.display().to_string(), answer: Arc::new(answer) };
         let routes = Routes::new(RegistrationServer::new(service));
         let stopped = stop.clone().cancelled_owned();
         let refused = async move {
-            if heard.wait_for(|said| *said == Registered::Refused).await.is_err() {
+            if heard.wait_for(|answer| *answer == Registered::Refused).await.is_err() {
                 std::future::pending::<()>().await;
             }
         };

@@ -95,37 +95,37 @@ impl Lab {
         if self.tidy == Tidy::Done {
             return Ok("it was tidied up before".to_owned());
         }
-        let mut left = Vec::new();
-        let mounts = self.unmount(&mut left);
+        let mut remains = Vec::new();
+        let mounts = self.unmount(&mut remains);
         let disks = self.disks.len();
         self.disks.retain(|disk| match disk.detach() {
             Ok(()) => false,
             Err(error) => {
-                left.push(format!("{}: {}", disk.path().display(), chain(&error)));
+                remains.push(format!("{}: {}", disk.path().display(), chain(&error)));
                 true
             }
         });
-        match left.is_empty() {
+        match remains.is_empty() {
             true => {
                 if let Err(error) = fs::remove_dir_all(&self.dir) {
-                    left.push(format!("{}: {error}", self.dir.display()));
+                    remains.push(format!("{}: {error}", self.dir.display()));
                 }
             }
             // With something mounted in it or bound to it, it must remain.
-            false => left.push(self.dir.display().to_string()),
+            false => remains.push(self.dir.display().to_string()),
         }
-        if !left.is_empty() {
-            return Err(DemoError::LeftBehind(left));
+        if !remains.is_empty() {
+            return Err(DemoError::LeftBehind(remains));
         }
         self.tidy = Tidy::Done;
         Ok(format!("{mounts} mounts, {disks} loop devices and {} taken down", self.dir.display()))
     }
 
-    fn unmount(&self, left: &mut Vec<String>) -> usize {
+    fn unmount(&self, remains: &mut Vec<String>) -> usize {
         let mounts = match self.mounts() {
             Ok(mounts) => mounts,
             Err(error) => {
-                left.push(chain(&error));
+                remains.push(chain(&error));
                 return 0;
             }
         };
@@ -134,7 +134,7 @@ impl Lab {
             let taken = umount2(&mount.target, MntFlags::UMOUNT_NOFOLLOW)
                 .or_else(|_| umount2(&mount.target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH));
             if let Err(errno) = taken {
-                left.push(format!("the mount at {}: {errno}", mount.target.display()));
+                remains.push(format!("the mount at {}: {errno}", mount.target.display()));
             }
         }
         mounts.len()

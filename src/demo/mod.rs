@@ -66,11 +66,11 @@ async fn demonstrate() -> Result<(), DemoError> {
             say(&format!("tidied up: {what}"));
             Err(error)
         }
-        (Err(error), Err(left)) => {
-            say(&left.to_string());
+        (Err(error), Err(remains)) => {
+            say(&remains.to_string());
             Err(error)
         }
-        (Ok(()), Err(left)) => Err(left),
+        (Ok(()), Err(remains)) => Err(remains),
     }
 }
 

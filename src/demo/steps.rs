@@ -100,7 +100,7 @@ async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result
     for wish in WISHES {
         let disk = &lab.disks()[wish.disk];
         let (volume, done) = DemoVolume::create(clients, disk, wish).await?;
-        tell(report, "CreateVolume", &volume, &done);
+        report_step(report, "CreateVolume", &volume, &done);
         volumes.push(volume);
         if wish.class == CARVED.class {
             let size = wish.grow_to - wish.size;
@@ -129,24 +129,24 @@ async fn put_to_use(
 ) -> Result<(), DemoError> {
     for volume in &mut *volumes {
         let done = volume.stage(clients, lab).await?;
-        tell(report, "NodeStageVolume", volume, &done);
+        report_step(report, "NodeStageVolume", volume, &done);
     }
     for volume in &mut *volumes {
         let done = volume.publish(clients, lab).await?;
-        tell(report, "NodePublishVolume", volume, &done);
+        report_step(report, "NodePublishVolume", volume, &done);
     }
     for volume in &mut *volumes {
         let done = volume.write(lab)?;
-        tell(report, "write", volume, &done);
+        report_step(report, "write", volume, &done);
     }
     for volume in &*volumes {
         let done = volume.stats(clients, lab).await?;
-        tell(report, "NodeGetVolumeStats", volume, &done);
+        report_step(report, "NodeGetVolumeStats", volume, &done);
     }
     for volume in volumes {
         let done = volume.expand(clients, lab).await?;
         volume.use_growth(lab)?;
-        tell(report, "expand", volume, &done);
+        report_step(report, "expand", volume, &done);
     }
     Ok(())
 }
@@ -160,25 +160,25 @@ async fn take_away(
 ) -> Result<(), DemoError> {
     for volume in &*volumes {
         let done = volume.read_back(lab)?;
-        tell(report, "read back", volume, &done);
+        report_step(report, "read back", volume, &done);
     }
     for volume in &*volumes {
         let done = volume.take_down(clients, lab).await?;
-        tell(report, "unpublish, unstage", volume, &done);
+        report_step(report, "unpublish, unstage", volume, &done);
     }
     for volume in volumes.iter_mut().filter(|volume| volume.growth() != Growth::Done) {
         let done = volume.stage(clients, lab).await?;
-        tell(report, "stage again", volume, &done);
+        report_step(report, "stage again", volume, &done);
         volume.unstage(clients, lab).await?;
     }
     for volume in volumes {
         let done = volume.delete(clients, &lab.disks()[volume.wish.disk]).await?;
-        tell(report, "DeleteVolume", volume, &done);
+        report_step(report, "DeleteVolume", volume, &done);
     }
     Ok(())
 }
 
-fn tell(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &StepDone) {
+fn report_step(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &StepDone) {
     let StepDone { detail, gist, took } = done;
     report.done(step, Some(volume.label()), detail, gist, *took);
 }

@@ -102,7 +102,7 @@ impl<'a> Attachments<'a> {
     }
 
     pub fn of(&self, raw: &'a RawDisk) -> Attachment {
-        let mut seen = HashSet::from([&raw.name]);
+        let mut visited = HashSet::from([&raw.name]);
         let mut ahead = vec![raw];
         let mut worst: Option<Attachment> = None;
         while let Some(raw) = ahead.pop() {
@@ -116,7 +116,7 @@ impl<'a> Attachments<'a> {
                 (None, found) => found,
                 (worst, _) => worst,
             };
-            ahead.extend(below.into_iter().filter(|raw| seen.insert(&raw.name)));
+            ahead.extend(below.into_iter().filter(|raw| visited.insert(&raw.name)));
         }
         worst.unwrap_or(unknown("what it is built on was not seen"))
     }

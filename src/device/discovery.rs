@@ -231,13 +231,13 @@ impl Discovery {
     /// What the devices that may carry a record say of themselves, by kernel name.
     fn records<'r>(&mut self, look: &LookInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
         let LookInput { host, read, scope, machine, raws, known } = *look;
-        let told = |raw: &RawDisk| {
+        let recorded = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
             self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };
         let mut records: HashMap<&KernelName, Evidence> =
-            raws.iter().filter_map(|raw| Some((&raw.name, told(raw)?))).collect();
+            raws.iter().filter_map(|raw| Some((&raw.name, recorded(raw)?))).collect();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
             if records.contains_key(&raw.name) {
                 continue;
@@ -269,8 +269,8 @@ impl Discovery {
                 probes.insert(&raw.name, cached.what.probe.clone());
             } else if scope.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
-                let is_told = matches!(records.get(&raw.name), Some(Evidence::Bare | Evidence::GivenUp));
-                if known.contains_key(&raw.name) && machine.may_carry_record(raw) && !is_told {
+                let is_recorded = matches!(records.get(&raw.name), Some(Evidence::Bare | Evidence::GivenUp));
+                if known.contains_key(&raw.name) && machine.may_carry_record(raw) && !is_recorded {
                     records.insert(&raw.name, self.record_of(host, read, raw));
                 }
                 if machine.needs_probe(raw, records) {

@@ -49,7 +49,7 @@ pub fn settle(devices: &mut [Device], known: &Identities) {
 /// disk are not copies.
 pub fn seen_together(devices: &[Device]) -> Identities {
     let ours = |device: &Device| device.verdict == Verdict::Ours && device.label.is_some();
-    let mut seen = Identities::new();
+    let mut identities = Identities::new();
     for (id, group) in groups(devices, ours).into_iter().filter(|(_, group)| group.len() > 1) {
         let believed = group.iter().copied().find(|index| devices[*index].believed == Believed::Yes);
         let others = |index: usize| match believed {
@@ -62,12 +62,12 @@ pub fn seen_together(devices: &[Device]) -> Identities {
         };
         let copies =
             group.iter().copied().filter(is_copy).filter_map(|index| stable_hardware_id(&devices[index].raw)).collect();
-        seen.insert(
+        identities.insert(
             id,
             Identity { original: believed.and_then(|index| stable_hardware_id(&devices[index].raw)), copies },
         );
     }
-    seen
+    identities
 }
 
 /// The stable ids of a device's hardware, and those of the paths that a multipath device is made of.
@@ -312,8 +312,8 @@ mod tests {
     fn what_is_seen_beside_the_believed_disk_is_a_copy_and_another_way_to_it_is_none() {
         let copies = |mut devices: Vec<Device>| {
             settle(&mut devices, &Identities::new());
-            let seen = seen_together(&devices).into_values().next().unwrap_or_default();
-            (seen.original, seen.copies.iter().map(HardwareId::as_str).collect::<Vec<_>>().join(" "))
+            let identity = seen_together(&devices).into_values().next().unwrap_or_default();
+            (identity.original, identity.copies.iter().map(HardwareId::as_str).collect::<Vec<_>>().join(" "))
         };
         let one = || Some(naa("1"));
         assert_eq!(copies(vec![ours("sda", 1)]), (None, String::new()));

@@ -150,15 +150,15 @@ impl Fact {
     }
 
     /// From a device; `None` for a derived fact.
-    pub fn of(&self, seen: &Observed<'_>) -> Option<FactValue> {
+    pub fn of(&self, observed: &Observed<'_>) -> Option<FactValue> {
         match self.read {
-            Read::Text(read) => read(seen).map(FactValue::Text),
-            Read::Word(_, read) => Some(FactValue::Text(read(seen))),
-            Read::Bytes(read) => Some(FactValue::Bytes(read(seen))),
-            Read::Int32(read) => read(seen).map(|number| FactValue::Integer(number.into())),
-            Read::Int64(read) => Some(FactValue::Integer(read(seen))),
-            Read::Boolean(read) => read(seen).map(FactValue::Boolean),
-            Read::Texts(read) => Some(FactValue::Texts(read(seen))).filter(|texts| !texts.is_empty()),
+            Read::Text(read) => read(observed).map(FactValue::Text),
+            Read::Word(_, read) => Some(FactValue::Text(read(observed))),
+            Read::Bytes(read) => Some(FactValue::Bytes(read(observed))),
+            Read::Int32(read) => read(observed).map(|number| FactValue::Integer(number.into())),
+            Read::Int64(read) => Some(FactValue::Integer(read(observed))),
+            Read::Boolean(read) => read(observed).map(FactValue::Boolean),
+            Read::Texts(read) => Some(FactValue::Texts(read(observed))).filter(|texts| !texts.is_empty()),
             Read::Derived(..) => None,
         }
     }
@@ -289,11 +289,11 @@ pub struct Facts(BTreeMap<&'static str, FactValue>);
 impl Facts {
     /// From what another process wrote under these keys. Other keys are from another version, and are ignored.
     pub fn read<'f>(
-        mut said: Map<String, Value>,
+        mut fields: Map<String, Value>,
         keys: impl Iterator<Item = (&'static str, &'f Fact)>,
     ) -> Result<Self, serde_json::Error> {
         let read = |(key, fact): (&str, &Fact)| {
-            let value = fact.kind().read(said.remove(key)?).transpose()?;
+            let value = fact.kind().read(fields.remove(key)?).transpose()?;
             Some(value.map(|value| (fact.name, value)))
         };
         keys.filter_map(read).collect::<Result<_, _>>().map(Self)

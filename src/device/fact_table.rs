@@ -20,7 +20,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         PATH,
         "the device node; it may change after a reboot",
-        Text(|seen| Some(seen.raw().path.display().to_string())),
+        Text(|observed| Some(observed.raw().path.display().to_string())),
         &[
             Json,
             Table(narrow(10, "DEVICE")),
@@ -28,11 +28,11 @@ pub static FACTS: &[Fact] = &[
             Discovery(operators("path").described("The kernel's device node, which may change after a reboot.")),
         ],
     ),
-    fact("name", "the kernel's name", Text(|seen| Some(seen.raw().name.to_string())), &[Expression("name")]),
+    fact("name", "the kernel's name", Text(|observed| Some(observed.raw().name.to_string())), &[Expression("name")]),
     fact(
         "diskId",
         "localpool's name for the disk, without a path or a size",
-        Text(|seen| Some(seen.device.id.to_string())),
+        Text(|observed| Some(observed.device.id.to_string())),
         &[
             Json,
             Table(wide(150, "ID")),
@@ -43,31 +43,31 @@ pub static FACTS: &[Fact] = &[
     fact(
         "stableId",
         "whether the disk id is the same after a reboot and on another port",
-        Boolean(|seen| Some(!seen.device.id.is_path())),
+        Boolean(|observed| Some(!observed.device.id.is_path())),
         &[Json],
     ),
     fact(
         VERDICT,
         "who owns it: `Unclaimed`, `Ours`, `Theirs` or `Unknown`",
-        Text(|seen| Some(seen.shown_verdict?.verdict.to_owned())),
+        Text(|observed| Some(observed.shown_verdict?.verdict.to_owned())),
         &[Json, Table(narrow(140, "VERDICT"))],
     ),
     fact(
         "reason",
         "why, in words",
-        Text(|seen| Some(seen.shown_verdict?.reason.clone())),
+        Text(|observed| Some(observed.shown_verdict?.reason.clone())),
         &[Json, Table(narrow(200, "WHY"))],
     ),
     fact(
         REFUSAL,
         "why nobody may claim it, in words that stay the same as long as the reason does; absent if it may be claimed",
-        Text(|seen| seen.shown_verdict?.refusal.clone()),
+        Text(|observed| observed.shown_verdict?.refusal.clone()),
         &[Json],
     ),
     fact(
         "size",
         "bytes",
-        Bytes(|seen| seen.raw().size),
+        Bytes(|observed| observed.raw().size),
         &[
             Json,
             Table(narrow(20, "SIZE").right()),
@@ -78,7 +78,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "type",
         "as lsblk shows it: `disk`, `part`, `lvm`, `mpath`, `loop`, `raid`, `crypt`, `dm`, `rom`, `other`",
-        Text(|seen| Some(type_name(seen.raw()).to_owned())),
+        Text(|observed| Some(type_name(observed.raw()).to_owned())),
         &[
             Json,
             Table(narrow(30, "TYPE")),
@@ -92,32 +92,32 @@ pub static FACTS: &[Fact] = &[
     fact(
         "vendor",
         "as the hardware reports it",
-        Text(|seen| seen.raw().vendor.clone()),
+        Text(|observed| observed.raw().vendor.clone()),
         &[Json, Expression("vendor"), Discovery(operators("vendor"))],
     ),
     fact(
         "model",
         "as the hardware reports it",
-        Text(|seen| seen.raw().model.clone()),
+        Text(|observed| observed.raw().model.clone()),
         &[Json, Table(narrow(40, "MODEL")), Expression("model"), Discovery(operators("model"))],
     ),
     fact(
         "serial",
         "as the hardware reports it",
-        Text(|seen| seen.raw().serial.clone()),
+        Text(|observed| observed.raw().serial.clone()),
         &[Json, Table(wide(50, "SERIAL")), Expression("serial"), Discovery(operators("serial"))],
     ),
-    fact("wwid", "the world wide id, as the kernel writes it", Text(|seen| seen.raw().wwid.clone()), &[Json]),
+    fact("wwid", "the world wide id, as the kernel writes it", Text(|observed| observed.raw().wwid.clone()), &[Json]),
     fact(
         "wwn",
         "the world wide name, as udev and lsblk write it",
-        Text(|seen| seen.raw().wwid.as_deref().and_then(wwn)),
+        Text(|observed| observed.raw().wwid.as_deref().and_then(wwn)),
         &[Json, Table(wide(160, "WWN")), Expression("wwn"), Discovery(ours("wwn"))],
     ),
     fact(
         LINK,
         "the best link in `/dev/disk`; the device node if there is none",
-        Text(|seen| Some(seen.device.link.display().to_string())),
+        Text(|observed| Some(observed.device.link.display().to_string())),
         &[Json, Table(wide(170, "LINK"))],
     ),
     fact(
@@ -134,13 +134,13 @@ pub static FACTS: &[Fact] = &[
     fact(
         "links",
         "all links below `/dev/disk` (the first 64)",
-        Texts(|seen| seen.raw().links.iter().map(|link| link.display().to_string()).collect()),
+        Texts(|observed| observed.raw().links.iter().map(|link| link.display().to_string()).collect()),
         &[Expression("links")],
     ),
     fact(
         "byPath",
         "the link in `/dev/disk/by-path`",
-        Text(|seen| by_path(seen.raw())),
+        Text(|observed| by_path(observed.raw())),
         &[
             Json,
             Table(wide(180, "BY-PATH")),
@@ -151,7 +151,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "transport",
         "the transport, as lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `tcp`, `virtio`",
-        Text(|seen| seen.raw().transport.clone()),
+        Text(|observed| observed.raw().transport.clone()),
         &[
             Json,
             Table(wide(60, "TRANSPORT")),
@@ -165,7 +165,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "attachment",
         "whether it is in the machine or over a network; `Unknown` if only a hypervisor knows",
-        Word(REACHES, |seen| seen.attachment.reach.to_string()),
+        Word(REACHES, |observed| observed.attachment.reach.to_string()),
         &[
             Json,
             Table(wide(70, "ATTACHED").with(ATTACHED_BY)),
@@ -176,7 +176,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         ATTACHED_BY,
         "how that is known: `iSCSI`, `Fibre Channel`, `NVMe over TCP`, `Amazon EBS`, `virtio` …",
-        Text(|seen| seen.attachment.by.map(str::to_owned)),
+        Text(|observed| observed.attachment.by.map(str::to_owned)),
         &[
             Json,
             Expression("attachedBy"),
@@ -186,7 +186,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "sectorSize",
         "bytes of a logical sector",
-        Int64(|seen| seen.raw().logical_sector.into()),
+        Int64(|observed| observed.raw().logical_sector.into()),
         &[
             Json,
             Table(wide(80, "SECTOR").right()),
@@ -197,7 +197,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "physicalSectorSize",
         "bytes of a physical sector",
-        Int64(|seen| seen.raw().physical_sector.into()),
+        Int64(|observed| observed.raw().physical_sector.into()),
         &[
             Json,
             Table(wide(90, "PHYSICAL").right()),
@@ -208,7 +208,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         ROTATIONAL,
         "whether it is a rotating disk",
-        Boolean(|seen| Some(seen.raw().rotational)),
+        Boolean(|observed| Some(observed.raw().rotational)),
         &[Json, Table(wide(100, "ROTATIONAL")), Expression("rotational")],
     ),
     fact(
@@ -220,25 +220,25 @@ pub static FACTS: &[Fact] = &[
     fact(
         "readOnly",
         "whether it refuses writes",
-        Boolean(|seen| Some(seen.raw().read_only)),
+        Boolean(|observed| Some(observed.raw().read_only)),
         &[Json, Expression("readOnly")],
     ),
     fact(
         "removable",
         "whether the kernel calls its medium removable",
-        Boolean(|seen| Some(seen.raw().removable)),
+        Boolean(|observed| Some(observed.raw().removable)),
         &[Json, Expression("removable")],
     ),
     fact(
         "discard",
         "whether it accepts discards",
-        Boolean(|seen| Some(seen.raw().discards)),
+        Boolean(|observed| Some(observed.raw().discards)),
         &[Json, Table(wide(110, "DISCARD")), Expression("discard"), Discovery(ours("discard"))],
     ),
     fact(
         "zoned",
         "`host-managed` or `host-aware`",
-        Text(|seen| seen.raw().zoned.clone()),
+        Text(|observed| observed.raw().zoned.clone()),
         &[
             Json,
             Table(wide(120, "ZONED")),
@@ -249,7 +249,7 @@ pub static FACTS: &[Fact] = &[
     fact(
         "numaNode",
         "its NUMA node",
-        Int32(|seen| seen.raw().numa_node),
+        Int32(|observed| observed.raw().numa_node),
         &[Json, Table(wide(130, "NUMA")), Expression("numaNode"), Discovery(ours("numaNode"))],
     ),
     fact(
@@ -261,8 +261,8 @@ pub static FACTS: &[Fact] = &[
     fact(
         CHILDREN,
         "its partitions, and the devices that are built on it",
-        Texts(|seen| {
-            seen.raw().partitions.iter().chain(&seen.raw().holders).map(|name| format!("/dev/{name}")).collect()
+        Texts(|observed| {
+            observed.raw().partitions.iter().chain(&observed.raw().holders).map(|name| format!("/dev/{name}")).collect()
         }),
         &[
             Json,
@@ -273,26 +273,26 @@ pub static FACTS: &[Fact] = &[
     fact(
         "set",
         "the set that a pool disk belongs to, as `namespace/name`",
-        Text(|seen| seen.device.label.as_deref().map(|Label { set, .. }| set.to_string())),
+        Text(|observed| observed.device.label.as_deref().map(|Label { set, .. }| set.to_string())),
         &[Json],
     ),
     fact(
         EMPTY,
         "a disk without content: a loop device without a file, a drive without a medium",
-        Boolean(|seen| is_empty(seen.raw()).then_some(true)),
+        Boolean(|observed| is_empty(observed.raw()).then_some(true)),
         &[Json],
     ),
     fact(
         POOL_PARTITION,
         "a partition that the pool has made on a disk of its own: a volume, room for one, or the label",
-        Boolean(|seen| seen.shown_verdict?.pool_partition.then_some(true)),
+        Boolean(|observed| observed.shown_verdict?.pool_partition.then_some(true)),
         &[Json],
     ),
 ];
 
 /// All that can be read of a device.
-pub fn facts(seen: &Observed<'_>) -> Facts {
-    FACTS.iter().filter_map(|fact| Some((fact.name, fact.of(seen)?))).collect()
+pub fn facts(observed: &Observed<'_>) -> Facts {
+    FACTS.iter().filter_map(|fact| Some((fact.name, fact.of(observed)?))).collect()
 }
 
 /// The facts that are in JSON, in its order.

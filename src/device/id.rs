@@ -58,8 +58,8 @@ pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
         _ => raw,
     };
     let id = hardware_id(whole, None);
-    let tells = !id.is_path() && !may_be_of_bridge(whole, None);
-    tells.then(|| Hardware::of(id, whole))
+    let is_distinct = !id.is_path() && !may_be_of_bridge(whole, None);
+    is_distinct.then(|| Hardware::of(id, whole))
 }
 
 /// GPT: the partition's GUID. DOS: the PARTUUID ends in the partition number, so we take the disk's own id and the

@@ -88,8 +88,8 @@ impl Hardware {
 impl fmt::Display for Hardware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.id)?;
-        let said = [("model", &self.model), ("serial", &self.serial)];
-        said.iter().try_for_each(|(what, text)| match text {
+        let parts = [("model", &self.model), ("serial", &self.serial)];
+        parts.iter().try_for_each(|(what, text)| match text {
             Some(text) => write!(f, ", {what} {}", text.trim()),
             None => Ok(()),
         })

@@ -253,12 +253,12 @@ mod tests {
 
     #[test]
     fn a_long_list_of_names_is_cut_and_counted() {
-        let said = |count: usize| {
+        let words_of = |count: usize| {
             Reason::HasPartitions { names: (1..=count).map(|n| format!("sda{n}").into()).collect() }.to_string()
         };
-        assert_eq!(said(1), "has partitions: sda1");
-        assert_eq!(said(4), "has partitions: sda1, sda2, sda3, sda4");
-        assert_eq!(said(5), "has partitions: sda1, sda2, sda3, sda4 and 1 more");
-        assert_eq!(said(40), "has partitions: sda1, sda2, sda3, sda4 and 36 more");
+        assert_eq!(words_of(1), "has partitions: sda1");
+        assert_eq!(words_of(4), "has partitions: sda1, sda2, sda3, sda4");
+        assert_eq!(words_of(5), "has partitions: sda1, sda2, sda3, sda4 and 1 more");
+        assert_eq!(words_of(40), "has partitions: sda1, sda2, sda3, sda4 and 36 more");
     }
 }

@@ -20,7 +20,7 @@ pub struct History(BTreeMap<HealthReason, HistoryEntry>);
 struct HistoryEntry {
     message: String,
     /// Monotonic time of the message.
-    said: Duration,
+    message_at: Duration,
     since: Timestamp,
     /// Monotonic time of the last look that found it.
     found: Duration,
@@ -34,11 +34,11 @@ impl History {
         let found: BTreeSet<HealthReason> = findings.iter().map(|finding| finding.reason.clone()).collect();
         for Finding { reason, message, .. } in findings {
             let hold = reason.hold();
-            let new = || HistoryEntry { message: message.clone(), said: now, since: wall, found: now };
+            let new = || HistoryEntry { message: message.clone(), message_at: now, since: wall, found: now };
             let entry = self.0.entry(reason).or_insert_with(new);
             entry.found = now;
-            if now.saturating_sub(entry.said) >= hold {
-                (entry.message, entry.said) = (message, now);
+            if now.saturating_sub(entry.message_at) >= hold {
+                (entry.message, entry.message_at) = (message, now);
             }
         }
         let is_held = |reason: &HealthReason, entry: &HistoryEntry| now.saturating_sub(entry.found) < reason.hold();

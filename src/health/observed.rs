@@ -28,10 +28,11 @@ pub struct DiskCounters {
 
 impl DiskCounters {
     /// What is wrong, and the counters for the next look.
-    pub fn findings(&mut self, seen: &DiskObservation) -> Vec<Finding> {
+    pub fn findings(&mut self, observation: &DiskObservation) -> Vec<Finding> {
         let mut findings = Vec::new();
-        findings.extend(seen.silent.as_ref().map(|why| Finding::new(HealthReason::DiskNotAnswering, why.clone())));
-        if let Some(report) = &seen.report {
+        findings
+            .extend(observation.silent.as_ref().map(|why| Finding::new(HealthReason::DiskNotAnswering, why.clone())));
+        if let Some(report) = &observation.report {
             findings.extend(of_report(report));
             let rise = risen(self.media_errors, report.media_errors);
             findings.extend(rise.map(|rise| {
@@ -41,7 +42,7 @@ impl DiskCounters {
             }));
             self.media_errors = report.media_errors.or(self.media_errors);
         }
-        if let Some(io) = seen.io {
+        if let Some(io) = observation.io {
             let before = self.io.replace(io);
             let rise = |of: fn(&IoErrors) -> u64| risen(before.as_ref().map(of), Some(of(&io)));
             let (errors, timeouts) = (rise(|io| io.errors), rise(|io| io.timeouts));
@@ -184,7 +185,7 @@ mod tests {
         DiskReport { warnings, ..DiskReport::of(Health::Failing("words".to_owned())) }
     }
 
-    fn seen(report: DiskReport) -> DiskObservation {
+    fn observation(report: DiskReport) -> DiskObservation {
         DiskObservation { report: Some(report), ..DiskObservation::default() }
     }
 
@@ -204,11 +205,11 @@ mod tests {
             (DiskWarning::PredictsFailure("it predicts its failure".to_owned()), "DiskFailing"),
             (DiskWarning::Other("a bit".to_owned()), "DiskFailing"),
         ] {
-            let findings = DiskCounters::default().findings(&seen(report(vec![warning])));
+            let findings = DiskCounters::default().findings(&observation(report(vec![warning])));
             assert_eq!(words(&findings), [word]);
         }
         let both = report(vec![DiskWarning::Unreliable, DiskWarning::BackupFailed]);
-        let findings = DiskCounters::default().findings(&seen(both));
+        let findings = DiskCounters::default().findings(&observation(both));
         assert_eq!(words(&findings), ["DiskFailing"]);
         assert!(
             findings[0].message.ends_with("media errors, the backup of its volatile memory failed"),
@@ -224,13 +225,13 @@ mod tests {
             spare_threshold_percent: Some(10),
             ..report(vec![DiskWarning::SpareLow])
         };
-        let findings = DiskCounters::default().findings(&seen(worn));
+        let findings = DiskCounters::default().findings(&observation(worn));
         assert_eq!(words(&findings), ["DiskSpareLow", "DiskWornOut"]);
         assert!(findings[0].message.contains("3 %") && findings[1].message.contains("104 %"), "{findings:?}");
         let fine = DiskReport { used_percent: Some(99), media_errors: Some(7), ..DiskReport::of(Health::Passed) };
-        assert_eq!(DiskCounters::default().findings(&seen(fine)), []);
+        assert_eq!(DiskCounters::default().findings(&observation(fine)), []);
         let nothing = DiskReport::of(Health::Unknown("it is behind a USB bridge".to_owned()));
-        assert_eq!(DiskCounters::default().findings(&seen(nothing)), []);
+        assert_eq!(DiskCounters::default().findings(&observation(nothing)), []);
     }
 
     #[test]
@@ -239,7 +240,7 @@ mod tests {
         let mut look = |media_errors, errors, timeouts| {
             let report = DiskReport { media_errors, ..DiskReport::of(Health::Passed) };
             let io = Some(IoErrors { errors, timeouts });
-            words(&counters.findings(&DiskObservation { io, ..seen(report) })).join(" ")
+            words(&counters.findings(&DiskObservation { io, ..observation(report) })).join(" ")
         };
         assert_eq!(look(Some(5), 100, 2), "", "it was so before we came");
         assert_eq!(look(Some(5), 100, 2), "");
@@ -270,8 +271,8 @@ mod tests {
             words_in(FilesystemState { is_read_only: true, errors: Some(2), ..state }),
             "FilesystemReadOnly FilesystemErrors"
         );
-        let said = |errors| in_state(FilesystemState { errors: Some(errors), ..state }).remove(0).message;
-        assert_eq!(said(20), said(99), "a count that rises all the time is not a change each time");
+        let message_of = |errors| in_state(FilesystemState { errors: Some(errors), ..state }).remove(0).message;
+        assert_eq!(message_of(20), message_of(99), "a count that rises all the time is not a change each time");
         let usage =
             |inodes, inodes_free| FsUsage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
         let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());

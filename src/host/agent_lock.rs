@@ -20,7 +20,7 @@ use super::state::{StateDir, failed};
 
 const LOCK: &str = "agent.lock";
 /// Followed by a process id: the lock of a process that was killed and had not ended when its place was taken.
-const LEFT: &str = "agent.lock.";
+const ASIDE: &str = "agent.lock.";
 /// How often a waiting process looks again: only a look shows that the holder was killed.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -39,7 +39,7 @@ impl StateDir {
             let file = self.open_lock()?;
             match flocked(file)? {
                 // Meanwhile another process may have followed the holder.
-                Ok(lock) if self.is_current(&lock) => return Ok(Some(AgentLock { lock, after: self.left()? })),
+                Ok(lock) if self.is_current(&lock) => return Ok(Some(AgentLock { lock, after: self.dying()? })),
                 Ok(_) => {}
                 Err(file) => return self.succeed(&file),
             }
@@ -80,21 +80,21 @@ impl StateDir {
         if !self.is_current(held) {
             return Ok(None);
         }
-        let (path, aside) = (self.path().join(LOCK), self.path().join(format!("{LEFT}{}", after.pid)));
+        let (path, aside) = (self.path().join(LOCK), self.path().join(format!("{ASIDE}{}", after.pid)));
         fs::rename(&path, aside).map_err(|source| failed("move aside", &path, source))?;
         tracing::warn!(
             pid = after.pid,
             "the previous agent was killed, but cannot end until a disk answers; continuing"
         );
         let Ok(lock) = flocked(self.open_lock()?)? else { return Ok(None) };
-        Ok(Some(AgentLock { lock, after: self.left()? }))
+        Ok(Some(AgentLock { lock, after: self.dying()? }))
     }
 
     /// The processes whose place was taken and that have not ended yet. The files of the others are removed.
-    fn left(&self) -> Result<Vec<Dying>, HostError> {
-        let mut left = Vec::new();
+    fn dying(&self) -> Result<Vec<Dying>, HostError> {
+        let mut dying = Vec::new();
         for name in names_in(self.path())?.iter().filter_map(|name| name.to_str()) {
-            if !name.starts_with(LEFT) {
+            if !name.starts_with(ASIDE) {
                 continue;
             }
             let path = self.path().join(name);
@@ -103,9 +103,9 @@ impl StateDir {
             if holders.is_empty() {
                 fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
             }
-            left.extend(holders.into_iter().map(Dying::who_has));
+            dying.extend(holders.into_iter().map(Dying::who_has));
         }
-        Ok(left)
+        Ok(dying)
     }
 
     fn open_lock(&self) -> Result<File, HostError> {
@@ -160,7 +160,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let state = StateDir::open(dir.path()).expect("made");
         let first = state.try_lock().expect("no error").expect("free");
-        let aside = dir.path().join(format!("{LEFT}7"));
+        let aside = dir.path().join(format!("{ASIDE}7"));
         fs::rename(dir.path().join(LOCK), &aside).expect("moved");
         let second = state.try_lock().expect("no error").expect("free under its name");
         let pid = i32::try_from(std::process::id()).expect("a pid");

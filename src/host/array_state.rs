@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn an_array_says_its_state_and_how_many_members_it_has_and_lacks() {
-        let said = array(&[("array_state", "clean\n"), ("degraded", "1\n"), ("raid_disks", "3\n")]);
-        assert_eq!(said, Some(ArrayState { state: "clean".to_owned(), degraded: Some(1), disks: Some(3) }));
+        let state = array(&[("array_state", "clean\n"), ("degraded", "1\n"), ("raid_disks", "3\n")]);
+        assert_eq!(state, Some(ArrayState { state: "clean".to_owned(), degraded: Some(1), disks: Some(3) }));
         let reshaped = array(&[("array_state", "active\n"), ("degraded", "0\n"), ("raid_disks", "4 (3)\n")]);
         assert_eq!(reshaped, Some(ArrayState { state: "active".to_owned(), degraded: Some(0), disks: Some(4) }));
         let striped = array(&[("array_state", "broken\n"), ("raid_disks", "2\n")]);
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_number_that_is_none_is_not_known_and_what_is_no_array_has_no_state() {
         for bad in ["", "\n", "many", "-1", "4294967296", &"9".repeat(5000)] {
-            let said = array(&[("array_state", "clean\n"), ("degraded", bad), ("raid_disks", bad)]);
-            assert_eq!(said, Some(ArrayState { state: "clean".to_owned(), degraded: None, disks: None }), "{bad}");
+            let state = array(&[("array_state", "clean\n"), ("degraded", bad), ("raid_disks", bad)]);
+            assert_eq!(state, Some(ArrayState { state: "clean".to_owned(), degraded: None, disks: None }), "{bad}");
         }
         assert_eq!(array(&[("degraded", "0\n")]), None);
         assert_eq!(array(&[("array_state", "\n")]), None);

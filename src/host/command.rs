@@ -140,8 +140,8 @@ impl Finished {
             (None, None) => "an unknown status".to_owned(),
         };
         // Some programs (e2fsck) say why on stdout.
-        let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
-        HostError::Command { program: self.program, status, stderr: last_words(said) }
+        let output = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        HostError::Command { program: self.program, status, stderr: last_words(output) }
     }
 }
 

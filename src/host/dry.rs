@@ -335,13 +335,13 @@ mod tests {
         fake.mounts().mount(&raw.path, Path::new("/t"), FsKind::Ext4, &[]).expect("mounted");
         let dry = DryHost::new(Arc::clone(&fake) as Arc<dyn Host>);
         let mount = dry.mounts().table().expect("a table").remove(0);
-        let said = || (dry.array_state(&raw), dry.mounts().filesystem_state(&mount).expect("said"));
-        assert_eq!(said(), (None, FilesystemState::default()));
+        let states = || (dry.array_state(&raw), dry.mounts().filesystem_state(&mount).expect("said"));
+        assert_eq!(states(), (None, FilesystemState::default()));
         let array = ArrayState { state: "clean".to_owned(), degraded: Some(1), disks: Some(2) };
         let filesystem = FilesystemState { is_read_only: true, errors: Some(7), is_shut_down: false };
         fake.set_array_state("fake0", array.clone());
         fake.set_filesystem_state(Path::new("/t"), filesystem);
-        assert_eq!(said(), (Some(array), filesystem));
+        assert_eq!(states(), (Some(array), filesystem));
     }
 
     #[test]

@@ -36,18 +36,18 @@ impl DeviceEvents {
             if let Some(event) = self.udev.as_ref().map(Descriptions::try_next).transpose()?.flatten() {
                 return Ok(Some(event));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Ok(None);
             }
-            self.wait(left)?;
+            self.wait(remaining)?;
         }
     }
 
-    fn wait(&self, left: Duration) -> Result<(), HostError> {
+    fn wait(&self, remaining: Duration) -> Result<(), HostError> {
         let both = [Some(self.kernel.as_fd()), self.udev.as_ref().map(AsFd::as_fd)];
         let both: Vec<_> = both.into_iter().flatten().collect();
-        readable(&both, left).map_err(|why| {
+        readable(&both, remaining).map_err(|why| {
             let (what, object) = ("cannot wait for", "device events".to_owned());
             HostError::Io { what, object, source: why.into() }
         })

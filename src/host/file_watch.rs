@@ -48,11 +48,11 @@ impl FileWatch {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(why) => return Err(failed(why)),
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = end.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Ok(false);
             }
-            readable(&[self.inotify.as_fd()], left).map_err(failed)?;
+            readable(&[self.inotify.as_fd()], remaining).map_err(failed)?;
         }
     }
 }

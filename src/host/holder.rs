@@ -127,7 +127,7 @@ fn may_write(pid: u32, descriptor: &str) -> bool {
 
 fn fdinfo_field(pid: u32, descriptor: &str, what: &str) -> Option<String> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-    info.lines().find_map(|line| line.strip_prefix(what)).map(|told| told.trim().to_owned())
+    info.lines().find_map(|line| line.strip_prefix(what)).map(|value| value.trim().to_owned())
 }
 
 fn is_node_of(path: &Path, device: DevNo) -> bool {
@@ -147,9 +147,9 @@ mod tests {
         make("dev/block/259:4/holders");
         make("block/dm-3/dm");
         fs::write(sys.path().join("block/dm-3/dm/name"), "vg0-data\n").expect("written");
-        let said = |minor| held(sys.path(), DevNo { major: 259, minor });
-        assert_eq!(said(2).as_deref(), Some("held by dm-3 (vg0-data)"));
-        assert_eq!(said(3).as_deref(), Some("held by md127"));
-        assert_eq!((said(4), said(5)), (None, None));
+        let holder = |minor| held(sys.path(), DevNo { major: 259, minor });
+        assert_eq!(holder(2).as_deref(), Some("held by dm-3 (vg0-data)"));
+        assert_eq!(holder(3).as_deref(), Some("held by md127"));
+        assert_eq!((holder(4), holder(5)), (None, None));
     }
 }

@@ -35,13 +35,13 @@ impl MountEvents {
     pub fn next(&self, wait: Duration) -> Result<bool, HostError> {
         let deadline = Instant::now() + wait;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let changed = announced(self.table.as_fd(), left).map_err(|why| HostError::Io {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let changed = announced(self.table.as_fd(), remaining).map_err(|why| HostError::Io {
                 what: "cannot wait for a change of",
                 object: self.path.display().to_string(),
                 source: why.into(),
             })?;
-            if changed || left.is_zero() {
+            if changed || remaining.is_zero() {
                 return Ok(changed);
             }
         }

@@ -146,22 +146,22 @@ fn read_own<T>(proc: &Path, parse: impl FnOnce(&[u8]) -> Result<T, ParseError>) 
 /// A namespace that no process lives in, or only processes that we may not look at, stays unseen; the
 /// kernel's exclusive claims (O_EXCL) are what covers those.
 pub fn namespaces(proc: &Path) -> Result<Vec<Namespace>, HostError> {
-    let mut seen = BTreeSet::new();
+    let mut visited = BTreeSet::new();
     let mut found = Vec::new();
     let mut confined = BTreeMap::new();
     for process in processes(proc)? {
-        let Some(inode) = namespace_inode(&process)?.filter(|inode| !seen.contains(inode)) else { continue };
+        let Some(inode) = namespace_inode(&process)?.filter(|inode| !visited.contains(inode)) else { continue };
         // A process in a chroot sees only the mounts below it, so it counts only if its namespace has no other process.
         let Some(root) = visible(std::fs::read_link(process.join("root")), &process)? else { continue };
         if root != Path::new("/") {
             confined.entry((inode, root)).or_insert(process);
         } else if let Some(namespace) = table(inode, &process)? {
-            seen.insert(inode);
+            visited.insert(inode);
             found.push(namespace);
         }
     }
     for ((inode, _), process) in confined {
-        if !seen.contains(&inode) {
+        if !visited.contains(&inode) {
             found.extend(table(inode, &process)?);
         }
     }
@@ -230,9 +230,9 @@ mod tests {
                      37 35 8:2 / /b rw,noatime master:1 - ext4 /dev/sda2 rw,errors=continue\n\
                      38 35 8:3 / /c rw shared:2 master:1 propagate_from:4 unbindable - xfs /dev/sda3 rw\n";
         let mounts = parse(lines).unwrap();
-        let seen: Vec<_> =
+        let found: Vec<_> =
             mounts.iter().map(|m| (m.device.minor, m.target.to_str().unwrap(), m.fs_type.as_str())).collect();
-        assert_eq!(seen, [(1, "/a", "ext4"), (2, "/b", "ext4"), (3, "/c", "xfs")]);
+        assert_eq!(found, [(1, "/a", "ext4"), (2, "/b", "ext4"), (3, "/c", "xfs")]);
         assert_eq!(mounts[1].options, ["rw", "noatime", "errors=continue"]);
     }
 
@@ -260,8 +260,8 @@ mod tests {
         let text = b"1 2 8:1 / /a ro - ext4 /dev/sda1 rw,errors=ro\n\
                      2 2 8:2 / /b rw - ext4 /dev/sda2 ro,discard\n\
                      3 2 8:1 /x /c rw shared:1 - ext4 /dev/sda1 rw\n";
-        let said = |minor| has_turned(text, DevNo { major: 8, minor }).unwrap();
-        assert_eq!([1, 2, 3].map(said), [false, true, false]);
+        let turned = |minor| has_turned(text, DevNo { major: 8, minor }).unwrap();
+        assert_eq!([1, 2, 3].map(turned), [false, true, false]);
         // Where each mount is read-only as well, somebody has asked for it.
         let asked = b"1 2 8:1 / /a ro - ext4 /dev/sda1 ro\n2 2 8:1 / /b ro,nosuid - ext4 /dev/sda1 ro\n";
         assert_eq!(has_turned(asked, DevNo { major: 8, minor: 1 }), Ok(false));
@@ -310,13 +310,13 @@ mod tests {
         process("11", "mnt:[2]", "/", "1 1 8:2 / /kept rw - ext4 /dev/sda2 rw\n");
         process("12", "mnt:[1]", "/", "1 1 8:9 / /never-read rw - ext4 /dev/sda9 rw\n");
         process("13", "mnt:[3]", "/run/jail", "1 1 8:3 / /only-view rw - ext4 /dev/sda3 rw\n");
-        let mut seen: Vec<_> = namespaces(proc.path())
+        let mut found: Vec<_> = namespaces(proc.path())
             .unwrap()
             .into_iter()
             .flat_map(|ns| ns.mounts.unwrap().into_iter().map(move |m| (ns.inode, m.target)))
             .collect();
-        seen.sort();
-        assert_eq!(seen, [(1, "/".into()), (2, "/kept".into()), (3, "/only-view".into())]);
+        found.sort();
+        assert_eq!(found, [(1, "/".into()), (2, "/kept".into()), (3, "/only-view".into())]);
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub struct Notifier {
     count: Mutex<u64>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 impl Notifier {
     /// It has happened once more.
     pub fn notify(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
     /// Attempts something, and again each time that it has happened since, for `timeout` in all.
@@ -38,7 +38,7 @@ impl Notifier {
     /// Waits until it has happened more than `known` times; false: not within `timeout`.
     fn wait_past(&self, known: u64, timeout: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.news.wait_timeout_while(count, timeout, |count| *count <= known);
+        let waited = self.changed.wait_timeout_while(count, timeout, |count| *count <= known);
         *waited.unwrap_or_else(PoisonError::into_inner).0 > known
     }
 }

@@ -304,8 +304,9 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
 
 /// An agent of an earlier version writes the worst of it only, as a condition.
 fn condition(status: &PoolVolumeStatus) -> Condition {
-    let said = status.conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False");
-    match said {
+    let unhealthy =
+        status.conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False");
+    match unhealthy {
         Some(KubeCondition { reason, message, .. }) if status.health.is_empty() => {
             Finding::new(HealthReason::from(reason.clone()), message.clone()).into()
         }

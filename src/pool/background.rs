@@ -32,12 +32,12 @@ pub enum Workers {
 pub struct Background {
     workers: Workers,
     stopping: Arc<AtomicBool>,
-    news: Arc<WorkNews>,
+    reports: Arc<WorkReports>,
 }
 
 /// What workers tell others.
 #[derive(Default)]
-struct WorkNews {
+struct WorkReports {
     /// Disks whose work failed when it was last tried, and in what.
     failed: Mutex<BTreeMap<DiskId, String>>,
     /// Announces each piece of work that is done.
@@ -46,7 +46,7 @@ struct WorkNews {
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl WorkNews {
+impl WorkReports {
     fn failed(&self) -> std::sync::MutexGuard<'_, BTreeMap<DiskId, String>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,34 +70,34 @@ impl WorkNews {
 
 impl Background {
     pub fn new(workers: Workers) -> Self {
-        Self { workers, stopping: Arc::default(), news: Arc::default() }
+        Self { workers, stopping: Arc::default(), reports: Arc::default() }
     }
 
     /// Who keeps the pool wants to know when background work has ended or a disk has failed.
     pub fn on_nudge(&self, nudge: impl Fn() + Send + Sync + 'static) {
-        let _ = self.news.nudge.set(Box::new(nudge));
+        let _ = self.reports.nudge.set(Box::new(nudge));
     }
 
     pub fn nudge(&self) {
-        self.news.nudge();
+        self.reports.nudge();
     }
 
     /// Announces each piece of work that is done.
     pub fn worked(&self) -> &Notifier {
-        &self.news.worked
+        &self.reports.worked
     }
 
     /// Whether work failed on a disk that is usable, as `is_usable` says by its id: a pass tries it again, as no event
     /// tells when it may succeed.
     pub fn has_failed(&self, is_usable: impl Fn(&DiskId) -> bool) -> bool {
-        let mut failed = self.news.failed();
+        let mut failed = self.reports.failed();
         failed.retain(|disk, _| is_usable(disk));
         !failed.is_empty()
     }
 
     /// What work failed in when it was last tried on that disk.
     pub fn failure(&self, disk: &DiskId) -> Option<String> {
-        self.news.failed().get(disk).cloned()
+        self.reports.failed().get(disk).cloned()
     }
 
     /// Starts a worker on a disk that has something to do and none at it.
@@ -105,17 +105,17 @@ impl Background {
         if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || !member.begin_work() {
             return;
         }
-        let (member, stopping, news) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.news));
+        let (member, stopping, reports) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.reports));
         std::thread::spawn(move || {
-            let ended = run_worker(&member, &stopping, &news.worked);
-            let is_news = news.take_in(member.id(), &ended);
+            let ended = run_worker(&member, &stopping, &reports.worked);
+            let is_due = reports.take_in(member.id(), &ended);
             // Only now: what the next worker comes to must not be overtaken by what this one came to.
             if !matches!(ended, Ended::Idle(_)) {
                 member.end_work();
             }
-            news.worked.notify();
-            if is_news {
-                news.nudge();
+            reports.worked.notify();
+            if is_due {
+                reports.nudge();
             }
         });
     }
@@ -128,7 +128,7 @@ impl Background {
             let busy = members().into_iter().filter(Member::has_worker);
             busy.map(|member| member.id().to_string()).collect()
         };
-        if self.news.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
+        if self.reports.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
             tracing::info!(
                 disks = busy().join(", "),
                 "background work is interrupted; it continues after the next start"

@@ -183,10 +183,11 @@ impl PoolDisk {
         Ok(())
     }
 
-    /// From the next label on this is a newer state of the disk than any that has, or had, the number `seen`, and than
-    /// those that came of that one since: as a person takes the disk as it is, and what it was later may come back.
-    pub fn outnumber(&mut self, seen: u64) {
-        self.outnumbered = self.content.written.max(seen).saturating_add(NOT_SEEN);
+    /// From the next label on this is a newer state of the disk than any that has, or had, the number `last_seen`, and
+    /// than those that came of that one since: as a person takes the disk as it is, and what it was later may come
+    /// back.
+    pub fn outnumber(&mut self, last_seen: u64) {
+        self.outnumbered = self.content.written.max(last_seen).saturating_add(NOT_SEEN);
     }
 }
 

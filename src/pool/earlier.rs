@@ -22,10 +22,10 @@ pub struct LastSeen {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Earlier {
     #[error(
-        "its label has number {found}, but had number {seen} when the disk was last seen here: this is an older copy \
-         of the disk, or a restored snapshot; volumes that were made, grown or deleted since then are not on it"
+        "its label has number {found}, but had number {last_seen} when the disk was last seen here: this is an older \
+         copy of the disk, or a restored snapshot; volumes that were made, grown or deleted since then are not on it"
     )]
-    Label { found: u64, seen: u64 },
+    Label { found: u64, last_seen: u64 },
     #[error(
         "its partition table lacks {}, which the label describes: an older table was restored, or somebody deleted \
          partitions; the data in their place is not touched",
@@ -40,12 +40,12 @@ fn volumes(ids: &BTreeSet<VolumeId>) -> String {
     format!("the partition{plural} of volume{plural} {}", ids.join(", "))
 }
 
-/// What shows that the disk is in an earlier state than that which was `seen`; `None`: nothing does.
-pub fn earlier(own: &Own, seen: &LastSeen) -> Option<Earlier> {
-    if !is_as_new_as(&own.copies, own.place, seen.written) {
-        return Some(Earlier::Label { found: own.place.sequence, seen: seen.written });
+/// What shows that the disk is in an earlier state than that which was `last_seen`; `None`: nothing does.
+pub fn earlier(own: &Own, last_seen: &LastSeen) -> Option<Earlier> {
+    if !is_as_new_as(&own.copies, own.place, last_seen.written) {
+        return Some(Earlier::Label { found: own.place.sequence, last_seen: last_seen.written });
     }
-    let gone: BTreeSet<VolumeId> = seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
+    let gone: BTreeSet<VolumeId> = last_seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
     // Where the newest copy of the label has rotted, a deletion may have been written down in that alone.
     (gone.len() > undescribed(own)).then_some(Earlier::Table { gone })
 }

@@ -207,11 +207,11 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
 /// One piece of the zeroing that a caller waits for; false: he has waited long enough, and the worker has the rest.
 pub(super) fn zeroed_in_call(
     state: &mut LabelledState,
-    left: ExtentSet,
+    dirty: ExtentSet,
     budget: &mut ZeroingBudget,
 ) -> Result<bool, ApplyError> {
-    let Some(first) = left.iter().next().copied().filter(|_| !budget.is_over()) else {
-        state.want(&left);
+    let Some(first) = dirty.iter().next().copied().filter(|_| !budget.is_over()) else {
+        state.want(&dirty);
         return Ok(false);
     };
     budget.has_zeroed(clean(state, first)?);

@@ -49,8 +49,8 @@ pub enum PoolError {
     )]
     NotDescribed { id: VolumeId, disk: DiskId },
     /// Nobody sees anything of it before that is done.
-    #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
-    BeingZeroed { id: VolumeId, disk: DiskId, left: u64 },
+    #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*remaining))]
+    BeingZeroed { id: VolumeId, disk: DiskId, remaining: u64 },
     /// It is still being worked on.
     #[error("disk {disk} has not answered yet")]
     Hangs {
@@ -204,7 +204,7 @@ impl ApplyError {
     }
 
     /// It ended before anything of what was asked for could exist on the disk.
-    pub fn left_nothing(&self) -> bool {
+    pub fn left_no_trace(&self) -> bool {
         matches!(self, Self::Step { trace: Trace::None, .. }) || self.is_locked()
     }
 
@@ -239,8 +239,8 @@ pub enum BareError {
     #[error("the device {disk} was not changed: {stuck}")]
     Stuck { disk: String, stuck: LockTimeout },
     /// Nothing of the volume is there before that is done.
-    #[error("the device is being zeroed: {left} bytes are left")]
-    BeingZeroed { left: u64 },
+    #[error("the device is being zeroed: {remaining} bytes are left")]
+    BeingZeroed { remaining: u64 },
     #[error("the device is in use")]
     Busy(#[source] HostError),
     #[error("the device could not be opened")]
@@ -273,7 +273,7 @@ impl BareError {
     }
 
     /// The device failed before the journal said anything of what was asked for.
-    pub fn left_nothing(&self) -> bool {
+    pub fn left_no_trace(&self) -> bool {
         match self {
             Self::Away { .. } | Self::Stuck { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => {
                 true

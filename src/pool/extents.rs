@@ -75,11 +75,11 @@ impl ExtentSet {
 
     /// What is in this one only.
     pub fn minus(&self, other: &ExtentSet) -> ExtentSet {
-        let mut left = self.clone();
+        let mut rest = self.clone();
         for range in &other.0 {
-            left.remove(*range);
+            rest.remove(*range);
         }
-        left
+        rest
     }
 
     /// Each extent cut to whole steps of `step`; what is smaller goes.

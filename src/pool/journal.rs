@@ -102,7 +102,7 @@ impl KnownDisk {
     }
 
     /// What a look has found; nothing counts as seen where the label's number is not known.
-    pub fn seen(&self) -> LastSeen {
+    pub fn last_seen(&self) -> LastSeen {
         if self.written == 0 {
             return LastSeen::default();
         }
@@ -402,11 +402,11 @@ mod tests {
             "model": null, "size": 6, "volumes": ["00000000-0000-0000-0000-000000000001"]}"#;
         let mut known: KnownDisk = serde_json::from_str(text).expect("of an earlier version");
         known.list([begun]);
-        assert_eq!(known.seen(), LastSeen::default(), "one that was only begun may be among them");
+        assert_eq!(known.last_seen(), LastSeen::default(), "one that was only begun may be among them");
         known.written = 3;
-        assert_eq!(known.seen(), LastSeen { written: 3, volumes: BTreeSet::from([found]) });
+        assert_eq!(known.last_seen(), LastSeen { written: 3, volumes: BTreeSet::from([found]) });
         known.list([found]);
-        assert_eq!(known.seen().volumes.len(), 1, "it was found already");
+        assert_eq!(known.last_seen().volumes.len(), 1, "it was found already");
         known.strike(begun);
         assert!(known.unseen.is_empty() && known.volumes == Some(BTreeSet::from([found])));
     }

@@ -219,11 +219,11 @@ impl JournalStore {
         let was = self.journal();
         let mut next = Journal::clone(&was);
         change(&mut next.identities);
-        let is_news = next != *was;
-        if is_news {
+        let is_changed = next != *was;
+        if is_changed {
             self.show(next);
         }
-        if self.sound().is_err() || !is_news && !self.is_behind.load(Ordering::Relaxed) {
+        if self.sound().is_err() || !is_changed && !self.is_behind.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.is_behind.store(true, Ordering::Relaxed);
@@ -304,8 +304,8 @@ impl JournalStore {
 fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Item = VolumeId> + use<> {
     let of_claim = claim.and_then(|claim| Some(claim.volume.as_ref()?.id));
     let erasing = claim.and_then(|claim| Some(claim.erasing.as_ref()?.was));
-    let told: Vec<VolumeId> = lost.iter().flat_map(|lost| lost.volumes()).map(|volume| volume.id).collect();
-    of_claim.into_iter().chain(erasing).chain(told)
+    let reported: Vec<VolumeId> = lost.iter().flat_map(|lost| lost.volumes()).map(|volume| volume.id).collect();
+    of_claim.into_iter().chain(erasing).chain(reported)
 }
 
 mod disks;

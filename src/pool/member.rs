@@ -215,7 +215,7 @@ impl Member {
                     (begun, disk.change(|content| give_other_id(content, id, fresh, name)))
                 };
                 let Err(error) = done else { return Ok(()) };
-                if error.left_nothing() {
+                if error.left_no_trace() {
                     begun.withdraw()?;
                 }
                 Err(match error.busy() {

@@ -96,7 +96,7 @@ impl Pool {
             let why = "was not read yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
         }
-        let is_listed = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
+        let is_listed = |one: &Unasked| unasked.iter().any(|other| other.disk == one.disk);
         let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_listed(one)).collect();
         unasked.extend(unread.into_iter().filter(|one| self.member(&one.disk).is_none()));
         unasked
@@ -145,12 +145,12 @@ impl Pool {
         unasked.map_or(Ok(()), |one| Err(one.error(id)))
     }
 
-    /// What is not known of a volume that no disk here has, and that was `told` to be on that disk.
-    pub fn doubt(&self, id: VolumeId, told: Option<&DiskId>) -> Doubt {
+    /// What is not known of a volume that no disk here has, and that its object reports on that disk.
+    pub fn doubt(&self, id: VolumeId, reported_on: Option<&DiskId>) -> Doubt {
         if let Err(error) = self.may_be_made(id) {
             return Doubt::Of(error.to_string());
         }
-        if let Some(disk) = told {
+        if let Some(disk) = reported_on {
             match self.member(disk).map(|member| member.why_unusable()) {
                 // It holds up nothing new, nor that what was on it is deleted: nobody waits for it any more.
                 None if self.journal().has_given_up(disk) && self.journal().knows_volumes() => {

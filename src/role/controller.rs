@@ -104,7 +104,7 @@ impl ControllerRole {
         // The socket is the sign for the sidecars that they can start.
         let listener = server::bind(&settings.socket)?;
         let resizer = settings.resizer_socket.as_deref().map(server::bind).transpose()?;
-        own.add("readiness", tokio::spawn(tell(stores.clone(), readiness.clone())));
+        own.add("readiness", tokio::spawn(keep_readiness(stores.clone(), readiness.clone())));
         let volumes = stores.volumes(client.clone());
         let identity = || Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())));
         let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
@@ -165,7 +165,7 @@ async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: imp
 }
 
 /// Keeps the readiness in step with whether calls can be answered.
-async fn tell(stores: Stores, readiness: Readiness) {
+async fn keep_readiness(stores: Stores, readiness: Readiness) {
     let mut changes = stores.changes();
     loop {
         let ready = stores.are_synced();

@@ -151,8 +151,8 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
                 true => Interest::NoMore,
                 false => Interest::Still,
             };
-            let seen = |shown: Vec<_>| drop(found.send_replace(Some(Arc::new(list(&shown).devices))));
-            Ok(observe(&mut agent, &events, resync, seen, wanted)?)
+            let publish = |shown: Vec<_>| drop(found.send_replace(Some(Arc::new(list(&shown).devices))));
+            Ok(observe(&mut agent, &events, resync, publish, wanted)?)
         })
     };
     tokio::pin!(looks);

@@ -27,13 +27,13 @@ pub fn identity(state: &StateDir) -> Result<String> {
 
 /// The same, for a caller that must not write. `None`: unknown before the first start.
 pub fn known_identity(state: &dyn StateStore) -> Result<Option<String>> {
-    Ok(told(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
+    Ok(find(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
 }
 
 fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
-    let told = told(state, machine_id)?;
-    let is_known = told.is_some();
-    let (identity, is_written) = told.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
+    let found = find(state, machine_id)?;
+    let is_known = found.is_some();
+    let (identity, is_written) = found.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
     if is_written {
         return Ok(identity);
     }
@@ -48,7 +48,7 @@ fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
 }
 
 /// The identity from the state directory or the machine, and whether it is recorded.
-fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, bool)>> {
+fn find(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, bool)>> {
     if let Some(text) = state.load(FILE)? {
         let identity = text.trim();
         if !is_identity(identity) {
@@ -108,7 +108,7 @@ mod tests {
         assert_ne!(one, other);
         assert!(is_identity(&one) && one != ANY, "{one}");
         let again = StateDir::open(&dir.path().join("again")).expect("made");
-        assert_eq!(told(&again, &machine(&dir, ONE)).expect("told"), Some((one.clone(), false)));
+        assert_eq!(find(&again, &machine(&dir, ONE)).expect("told"), Some((one.clone(), false)));
         assert_eq!(identity_of(&again, &machine(&dir, ONE)).expect("told"), one);
     }
 
@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(identity_of(&state, &machine(&dir, OTHER)).expect("told"), identity, "{first:?}");
         }
         let (dir, state) = new();
-        assert_eq!(told(&state, &dir.path().join("none")).expect("no error"), None, "who only looks makes none up");
+        assert_eq!(find(&state, &dir.path().join("none")).expect("no error"), None, "who only looks makes none up");
     }
 
     #[test]

@@ -82,19 +82,19 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
     metrics.watch(&role.pool);
 
-    let (see, seen) = watch::channel(None);
-    metrics.sets.watch(&settings.node, seen.clone());
+    let (pass_sender, passes) = watch::channel(None);
+    metrics.sets.watch(&settings.node, passes.clone());
     let (look, looked) = watch::channel(0);
     let ready = readiness.clone();
     let agent = role.agent(settings.min_age);
-    let (board, (tell, health_changed)) = (metrics.health(), watch::channel(0_u64));
+    let (board, (notify, health_changed)) = (metrics.health(), watch::channel(0_u64));
     let checkup = Checkup::new(Arc::clone(&role.host), Arc::clone(&role.pool), board.clone(), agent.reports());
     let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
     let (checkups, checkup_thread) =
-        CheckupHandle::start(checkup, Some(mounts), move || tell.send_modify(|count| *count += 1));
+        CheckupHandle::start(checkup, Some(mounts), move || notify.send_modify(|count| *count += 1));
     let after_pass = checkups.clone();
     let (agent_handle, thread) = role.start(agent, move |pass| {
-        see.send_replace(Some(Arc::new(PassSummary::of(pass))));
+        pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
         after_pass.due();
@@ -105,7 +105,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (operator, inbox) =
         NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
     let operator = operator.with_health(board.clone(), health_changed);
-    let operator = tokio::spawn(operator.run(inbox, seen.clone()));
+    let operator = tokio::spawn(operator.run(inbox, passes.clone()));
     let operator_handle = operator.abort_handle();
     let mut parts = Parts::default();
     parts.add_agent(thread);
@@ -113,7 +113,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     parts.add("the side of Kubernetes", operator);
 
     // kubelet immediately asks for what only the first look can find out.
-    let mut first = seen;
+    let mut first = passes;
     tokio::select! {
         Ok(_) = first.wait_for(Option::is_some) => {}
         () = stop.cancelled() => {}

@@ -87,16 +87,16 @@ impl SetMetrics {
         Ok(Self { discovered, figures, source: Arc::default() })
     }
 
-    /// Reports what `seen` has from now on.
-    pub fn watch(&self, node: &NodeName, seen: Receiver<Option<Arc<PassSummary>>>) {
-        let _ = self.source.set((node.clone(), seen));
+    /// Reports what `passes` has from now on.
+    pub fn watch(&self, node: &NodeName, passes: Receiver<Option<Arc<PassSummary>>>) {
+        let _ = self.source.set((node.clone(), passes));
     }
 
     pub fn read(&self, disks: &[DiskView]) {
-        let Some((node, seen)) = self.source.get() else { return };
-        let Some(seen) = seen.borrow().clone() else { return };
-        self.discovered.with_label_values(&[node.as_str()]).set(level(seen.links.len()));
-        let sets = count(disks, &seen);
+        let Some((node, passes)) = self.source.get() else { return };
+        let Some(pass) = passes.borrow().clone() else { return };
+        self.discovered.with_label_values(&[node.as_str()]).set(level(pass.links.len()));
+        let sets = count(disks, &pass);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not reported any more.
             gauges.reset();
@@ -108,12 +108,13 @@ impl SetMetrics {
 }
 
 /// By name: sets that exist, and sets that only disks still name.
-fn count(disks: &[DiskView], seen: &PassSummary) -> BTreeMap<SetName, Counts> {
+fn count(disks: &[DiskView], pass: &PassSummary) -> BTreeMap<SetName, Counts> {
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
-    for outcome in &seen.outcomes {
+    for outcome in &pass.outcomes {
         // Devices that a LocalVolume does not name do not concern it, and a disk that another set has is matched.
-        let is_unmatched = |left: &Rejection| !matches!(left, Rejection::NotNamed | Rejection::InSet(_));
-        let unmatched = |(name, left): &&(KernelName, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
+        let is_unmatched = |rejection: &Rejection| !matches!(rejection, Rejection::NotNamed | Rejection::InSet(_));
+        let unmatched =
+            |(name, rejection): &&(KernelName, Rejection)| pass.links.contains_key(name) && is_unmatched(rejection);
         let unmatched = outcome.rejected.iter().filter(unmatched).count();
         let counts = sets.entry(outcome.set.name.clone()).or_default();
         counts.unmatched += unmatched;
@@ -128,8 +129,8 @@ fn count(disks: &[DiskView], seen: &PassSummary) -> BTreeMap<SetName, Counts> {
         counts.orphaned += usize::from(!disk.owned);
         counts.missing += usize::from(disk.standing == Standing::Missing);
         counts.not_ready += usize::from(matches!(disk.standing, Standing::NotReady(_)));
-        counts.unstable += usize::from(seen.unstable.contains(&disk.id));
-        counts.mismatched += usize::from(seen.mismatched.contains(&disk.id));
+        counts.unstable += usize::from(pass.unstable.contains(&disk.id));
+        counts.mismatched += usize::from(pass.mismatched.contains(&disk.id));
     }
     sets
 }
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    fn seen() -> PassSummary {
+    fn summary() -> PassSummary {
         let rejected = [
             ("sdb", Rejection::Released),
             ("sdc", Rejection::NotNamed),
@@ -199,7 +200,7 @@ mod tests {
         let not_ready = Standing::NotReady("torn".to_owned());
         let disks =
             [disk("a", "fast", Standing::Ready), disk("b", "fast", not_ready), disk("c", "gone", Standing::Missing)];
-        let counts = count(&disks, &seen());
+        let counts = count(&disks, &summary());
         let fast = Counts {
             disks: 2,
             partitions: 6,
@@ -221,14 +222,14 @@ mod tests {
     #[test]
     fn a_set_that_is_gone_is_not_told_of_any_more() {
         let metrics = SetMetrics::new(&Registry::new()).expect("fresh names");
-        let (see, looked) = watch::channel(Some(Arc::new(seen())));
+        let (see, looked) = watch::channel(Some(Arc::new(summary())));
         metrics.watch(&"n".into(), looked);
         metrics.read(&[disk("a", "fast", Standing::Ready)]);
         let families = || metrics.figures.iter().map(|gauges| prometheus::core::Collector::collect(gauges)[0].clone());
-        let told = || families().map(|family| family.get_metric().len()).sum::<usize>();
-        assert_eq!(told(), FIGURES.len());
+        let reported = || families().map(|family| family.get_metric().len()).sum::<usize>();
+        assert_eq!(reported(), FIGURES.len());
         see.send_replace(Some(Arc::new(PassSummary::default())));
         metrics.read(&[]);
-        assert_eq!(told(), 0);
+        assert_eq!(reported(), 0);
     }
 }

@@ -57,8 +57,8 @@ async fn write(client: &Client, namespace: &str, sidecar: &Sidecar) -> Result<Du
     }
     put(folder, "namespace", namespace.as_bytes())?;
     put(folder, "token", status.token.as_bytes())?;
-    let left = status.expiration_timestamp.0.duration_since(jiff::Timestamp::now());
-    Ok(Duration::try_from(left).unwrap_or_default())
+    let remaining = status.expiration_timestamp.0.duration_since(jiff::Timestamp::now());
+    Ok(Duration::try_from(remaining).unwrap_or_default())
 }
 
 /// A reader sees the old file or the new one, never half of it.
@@ -75,20 +75,20 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 
 /// Writes the files for the first time, however long that takes; returns how long they are valid.
 pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Duration {
-    let (mut backoff, mut said) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), String::new());
+    let (mut backoff, mut logged) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), String::new());
     loop {
         match write(client, namespace, sidecar).await {
             Ok(life) => {
-                if !said.is_empty() {
+                if !logged.is_empty() {
                     tracing::info!("the sidecars have a valid token again");
                 }
                 return life;
             }
             Err(error) => {
                 let words = format!("{error:#}");
-                if words != said {
+                if words != logged {
                     tracing::warn!("the sidecars have no new token yet; trying again: {words}");
-                    said = words;
+                    logged = words;
                 }
             }
         }

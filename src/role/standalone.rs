@@ -66,7 +66,7 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
         () = stop.cancelled() => return Ok(()),
     };
     let (state, cluster) =
-        tokio::task::spawn_blocking(move || machine::identity(&state).map(|told| (state, told))).await??;
+        tokio::task::spawn_blocking(move || machine::identity(&state).map(|identity| (state, identity))).await??;
     let host: Arc<dyn Host> =
         Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
     let owner = Owner { cluster, node: settings.node.clone() };

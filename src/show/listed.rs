@@ -13,14 +13,14 @@ pub struct ListedDevice {
 /// Whose a device is and why, in the words of the table.
 pub fn verdict_and_reason(shown: &ListedDevice) -> (&'static str, String) {
     let ListedDevice { device, note } = shown;
-    let said = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
+    let note_or = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
     let (verdict, reason) = match &device.verdict {
-        Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
-        Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
+        Verdict::Unclaimed => ("Unclaimed", note_or("blank and not in use")),
+        Verdict::Ours if device.label.is_some() => ("Ours", note_or("in pool")),
         Verdict::Ours if matches!(device.raw.kind, DeviceKind::Partition(_)) => {
-            ("Ours", said("a partition of a pool disk"))
+            ("Ours", note_or("a partition of a pool disk"))
         }
-        Verdict::Ours => ("Ours", said("in pool as a bare device")),
+        Verdict::Ours => ("Ours", note_or("in pool as a bare device")),
         Verdict::Foreign { cluster, node } => {
             let whose = format!("in the pool of node {node}, cluster {cluster}");
             let adopt = match device.label {

@@ -37,8 +37,8 @@ impl Serialize for DeviceRow {
 
 impl<'de> Deserialize<'de> for DeviceRow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let said = Map::<String, Value>::deserialize(deserializer)?;
-        let facts = Facts::read(said, in_json().map(|fact| (fact.name, fact))).map_err(D::Error::custom)?;
+        let fields = Map::<String, Value>::deserialize(deserializer)?;
+        let facts = Facts::read(fields, in_json().map(|fact| (fact.name, fact))).map_err(D::Error::custom)?;
         Ok(Self { facts })
     }
 }
@@ -68,8 +68,9 @@ fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &
     let refusal = if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) };
     let (verdict, reason) = verdict_and_reason(shown);
     let shown_verdict = ShownVerdict { verdict, reason, refusal, pool_partition };
-    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), shown_verdict: Some(&shown_verdict) };
-    let all = facts(&seen);
+    let observed =
+        Observed { device: &shown.device, attachment: attachments.of(raw), shown_verdict: Some(&shown_verdict) };
+    let all = facts(&observed);
     let listed = in_json().filter_map(|fact| Some((fact.name, fact.among(&all)?)));
     DeviceRow { facts: listed.collect() }
 }
@@ -97,10 +98,10 @@ mod tests {
         let pool = shown(disk("sda"), Some(label("c", "n").into()));
         let all = [pool, shown(partition("sda", 2, None), None), shown(partition("sdb", 1, None), None)];
         let all: Vec<&ListedDevice> = all.iter().collect();
-        let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| row.facts).collect();
-        let said = said.iter().map(|facts| (facts.holds(POOL_PARTITION), facts.text(REFUSAL))).collect::<Vec<_>>();
+        let shown: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| row.facts).collect();
+        let shown = shown.iter().map(|facts| (facts.holds(POOL_PARTITION), facts.text(REFUSAL))).collect::<Vec<_>>();
         let bare = (false, Some("in pool as a bare device"));
-        assert_eq!(said, [(false, Some("in pool")), (true, Some("a partition of a pool disk")), bare]);
+        assert_eq!(shown, [(false, Some("in pool")), (true, Some("a partition of a pool disk")), bare]);
     }
 
     #[test]

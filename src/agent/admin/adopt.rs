@@ -36,13 +36,13 @@ impl Reconciler {
         };
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
         let (pool, id) = (Arc::clone(&self.pool), device.id.clone());
-        let seen = pool.journal().seen(&id).written;
+        let last_number = pool.journal().last_seen(&id).written;
         self.done_in_time::<AdminError>(&device.id, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
             let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
             let opened = PoolDisk::open(disk, label.disk, &was, &LastSeen::default())?;
             let Opened::Ours(mut disk) = opened else { return Ok(()) };
-            disk.outnumber(seen);
+            disk.outnumber(last_number);
             disk.change(|content| {
                 let mut label = content.pruned_label();
                 change(&mut label);
@@ -71,14 +71,14 @@ impl Reconciler {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
             let journal = self.pool().journal();
-            if let Some(told) = journal.contradiction(&member.id) {
+            if let Some(reported) = journal.contradiction(&member.id) {
                 let has_volume = journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some());
                 // Of several volumes the other verb says which is there.
-                if has_volume || told.volume.is_none() || !told.others.is_empty() {
+                if has_volume || reported.volume.is_none() || !reported.others.is_empty() {
                     return Err(refused(why));
                 }
                 // By this the person says that the PoolVolume is right.
-                return self.adopt_lost(&device, &member.id, told, run);
+                return self.adopt_lost(&device, &member.id, reported, run);
             }
             return self.adopt_bare(&device, member, &why, run);
         }

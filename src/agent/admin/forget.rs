@@ -69,9 +69,9 @@ impl Reconciler {
 
     /// What a release of a disputed bare device means for the volume that its PoolVolume has there.
     pub(super) fn given_up_with(&self, id: &DiskId) -> Vec<String> {
-        let Some(told) = self.pool().journal().contradiction(id) else { return Vec::new() };
+        let Some(reported) = self.pool().journal().contradiction(id) else { return Vec::new() };
         let stays = "the content of the device stays unchanged; sets claim the device only if it is blank";
-        told.volumes().map(given_up).chain([stays.to_owned()]).collect()
+        reported.volumes().map(given_up).chain([stays.to_owned()]).collect()
     }
 
     pub(super) fn has_lost(&self, id: &DiskId) -> bool {
@@ -108,12 +108,12 @@ impl Reconciler {
         if self.has_lost(id) {
             return self.give_up_lost(id, run);
         }
-        let on: Vec<ReportedVolume> = own.into_iter().filter(|told| told.disk == *id).collect();
+        let on: Vec<ReportedVolume> = own.into_iter().filter(|reported| reported.disk == *id).collect();
         if on.is_empty() {
             return Err(AdminError::NoSuchDisk(id.to_string()));
         }
         let mut lines = vec![format!("{} {id}, which the journal did not know", run.tense("give up", "gave up"))];
-        lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
+        lines.extend(on.iter().filter_map(|reported| reported.volume.as_ref()).map(given_up));
         if !may_be_hardware(id.as_str()) {
             lines.push("if it comes back, it joins the pool with its volumes".to_owned());
         }

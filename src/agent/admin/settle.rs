@@ -55,11 +55,11 @@ impl Reconciler {
         let of_claim = claimed.iter().map(|one| (one.id, one.record.name.clone()));
         let all: Vec<(VolumeId, String)> =
             lost.volumes().map(|one| (one.id, one.record.name.clone())).chain(of_claim).collect();
-        let mut lines = match lost.volumes().find(|told| told.id == id) {
-            Some(told) => {
+        let mut lines = match lost.volumes().find(|volume| volume.id == id) {
+            Some(volume) => {
                 let (snapshot, device, _) = self.find(disk.as_str())?;
-                let told = LostClaim { volume: Some(told.clone()), others: Vec::new() };
-                self.adopt_lost(&device, &snapshot.bare_id(&device), told, run)?
+                let kept = LostClaim { volume: Some(volume.clone()), others: Vec::new() };
+                self.adopt_lost(&device, &snapshot.bare_id(&device), kept, run)?
             }
             None => {
                 let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| {

@@ -51,23 +51,23 @@ pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(VolumeId, Vec<Mount>)>) -> Ve
 }
 
 fn of_volume(host: &Arc<dyn Host>, mounts: &[Mount]) -> VolumeObservation {
-    let mut seen = VolumeObservation { targets: targets(mounts), ..VolumeObservation::default() };
+    let mut observation = VolumeObservation { targets: targets(mounts), ..VolumeObservation::default() };
     for mount in mounts {
         match host.mounts().filesystem_state(mount) {
             // All mounts of a volume are of one filesystem.
-            Ok(state) if seen.state.is_none() => {
-                seen.state = Some(state);
-                seen.usage = host.mounts().usage(&mount.target).ok();
+            Ok(state) if observation.state.is_none() => {
+                observation.state = Some(state);
+                observation.usage = host.mounts().usage(&mount.target).ok();
             }
             Ok(_) => {}
             Err(HostError::Changed { .. }) if is_still_there(host, mount) => {
-                seen.hidden.insert(mount.target.clone());
+                observation.hidden.insert(mount.target.clone());
             }
             // It has just been unmounted, or cannot be read: that is no finding.
             Err(_) => {}
         }
     }
-    seen
+    observation
 }
 
 fn is_still_there(host: &Arc<dyn Host>, mount: &Mount) -> bool {

@@ -56,8 +56,8 @@ fn a_promise_is_told_with_its_disk_and_asked_for_again_until_it_is_over() {
     let (host, agent) = machine();
     host.unplug("fake1");
     let promises = Arc::new(Mutex::new(vec![promise()]));
-    let told = Arc::clone(&promises);
-    let mut agent = agent.asking_elsewhere(Box::new(move || Ok(told.lock().expect("no panic").clone())));
+    let shared = Arc::clone(&promises);
+    let mut agent = agent.asking_elsewhere(Box::new(move || Ok(shared.lock().expect("no panic").clone())));
     let (claimed, last) = passes(&mut agent, 3);
     let words = "the PersistentVolume pv-1 promises it";
     assert!(claimed.is_empty());
@@ -252,8 +252,8 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     let mut agent = start(&host, vec![rule()]);
     passes(&mut agent, 1);
     assert!(agent.verb(&release("wwid-none", Run::Real)).is_err());
-    let said = agent.verb(&release(id.as_str(), Run::Dry)).expect("it is missing");
-    assert!(said[0].starts_with("would give up") && said[0].contains("/dev/fake2"), "{said:?}");
+    let messages = agent.verb(&release(id.as_str(), Run::Dry)).expect("it is missing");
+    assert!(messages[0].starts_with("would give up") && messages[0].contains("/dev/fake2"), "{messages:?}");
     assert_eq!(agent.pool().disk_views().len(), 1);
     agent.verb(&release(id.as_str(), Run::Real)).expect("it is missing");
     assert_eq!(agent.pool().disk_views(), []);
@@ -292,8 +292,8 @@ fn a_bare_device_with_a_volume_that_changes_its_identity_is_taken_by_no_set() {
         agent.set_rules(vec![bare(), other()]);
         let (claimed, last) = passes(&mut agent, 4);
         assert_eq!((claimed, platter.write_count()), (vec![], before));
-        let said: Vec<String> = last.outcomes.iter().map(|outcome| outcome.rejected[0].1.to_string()).collect();
-        assert!(said[1].contains("it holds unrecognised data"), "{said:?}");
+        let messages: Vec<String> = last.outcomes.iter().map(|outcome| outcome.rejected[0].1.to_string()).collect();
+        assert!(messages[1].contains("it holds unrecognised data"), "{messages:?}");
     }
     // Another disk of the size is no suspect once it was read, and one of another size is none at all.
     host.add_disk("fake1", "B", GEOMETRY);

@@ -70,11 +70,11 @@ fn a_disk_of_the_pool_that_hangs_while_it_is_opened_keeps_no_start_waiting_and_j
 
     let mut agent = start(&host, &rule);
     for _ in 0..2 {
-        let seen;
-        (agent, seen) = pass(agent);
+        let report;
+        (agent, report) = pass(agent);
         assert_eq!(ready(&agent), 1, "the other one serves");
-        assert!(seen.problems["fake0"].contains("more than 500ms"), "{:?}", seen.problems);
-        assert!(seen.ripe_in.is_some(), "no event tells when it answers");
+        assert!(report.problems["fake0"].contains("more than 500ms"), "{:?}", report.problems);
+        assert!(report.ripe_in.is_some(), "no event tells when it answers");
     }
     sick.set_hangs(false);
     until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
@@ -90,10 +90,10 @@ fn a_bare_device_of_the_pool_that_hangs_keeps_no_start_waiting_and_joins_when_it
         until(&mut start(&host, &rule), |agent, _| (ready(agent) == 2).then_some(()));
         sick.set_hangs_at(Some(what));
 
-        let (mut agent, seen) = pass(start(&host, &rule));
+        let (mut agent, report) = pass(start(&host, &rule));
         assert_eq!(ready(&agent), 1, "{what}: the other one serves");
-        assert!(seen.problems.contains_key("fake0"), "{what}: {:?}", seen.problems);
-        assert!(seen.ripe_in.is_some(), "{what}: no event tells when it answers");
+        assert!(report.problems.contains_key("fake0"), "{what}: {:?}", report.problems);
+        assert!(report.ripe_in.is_some(), "{what}: no event tells when it answers");
         sick.set_hangs(false);
         until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
     }
@@ -141,11 +141,11 @@ fn an_operation_that_hangs_under_a_disks_lock_holds_up_no_pass_even_where_the_di
     disk.until_somebody_waits();
 
     agent.set_rules(vec![rule.clone()]);
-    let (again, seen) = pass(agent);
-    assert!(seen.problems[name].contains("another operation on it"), "{:?}", seen.problems);
+    let (again, report) = pass(agent);
+    assert!(report.problems[name].contains("another operation on it"), "{:?}", report.problems);
     host.unplug(name);
-    let (mut agent, seen) = pass(again);
-    assert!(seen.ripe_in.is_some(), "it is to leave when the operation has ended");
+    let (mut agent, report) = pass(again);
+    assert!(report.ripe_in.is_some(), "it is to leave when the operation has ended");
     disk.set_hangs(false);
     deleting.join().expect("no bug").expect("it answers again");
     until(&mut agent, |agent, _| (ready(agent) == 1).then_some(()));

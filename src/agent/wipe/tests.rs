@@ -94,9 +94,9 @@ impl Case {
 }
 
 fn words(pass: &PassReport, name: &str) -> String {
-    let left = pass.outcomes.iter().flat_map(|outcome| &outcome.rejected).find(|(left, _)| left == name);
-    let left = left.map(|(_, left)| left.to_string()).unwrap_or_default();
-    format!("{left} {}", pass.problems.get(name).cloned().unwrap_or_default())
+    let rejected = pass.outcomes.iter().flat_map(|outcome| &outcome.rejected).find(|(device, _)| device == name);
+    let reason = rejected.map(|(_, rejection)| rejection.to_string()).unwrap_or_default();
+    format!("{reason} {}", pass.problems.get(name).cloned().unwrap_or_default())
 }
 
 fn partition() -> Entry {
@@ -123,12 +123,12 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     assert_eq!(case.platter("fake0").write_count(), 0, "before its time");
     case.host.advance(Duration::from_secs(1));
     let wiped = case.pass();
-    let said = &wiped.problems["fake0"];
-    assert!(said.contains("it was wiped, as LocalVolume default/lv/fast orders; it held ext4"), "{said}");
+    let message = &wiped.problems["fake0"];
+    assert!(message.contains("it was wiped, as LocalVolume default/lv/fast orders; it held ext4"), "{message}");
     assert!(case.platter("fake0").is_zero(Extent { start: 0, end: ENDS }));
     assert_eq!((wiped.claimed, wiped.ripe_in), (vec![], Some(Duration::ZERO)));
-    let seen = case.pass();
-    assert!(seen.claimed.is_empty() && seen.problems["fake0"].contains("it held ext4"), "{:?}", seen.problems);
+    let pass = case.pass();
+    assert!(pass.claimed.is_empty() && pass.problems["fake0"].contains("it held ext4"), "{:?}", pass.problems);
     case.host.advance(AGE);
     assert_eq!(case.pass().claimed, ["fake0"]);
     assert!(!case.pass().problems.contains_key("fake0"), "it is over");
@@ -140,8 +140,8 @@ fn a_wiped_disk_whose_claim_fails_is_looked_at_again_soon_and_claimed_then() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.mkfs("fake0");
     case.passes(2);
-    let told = case.pass();
-    assert!(told.problems["fake0"].contains("it was wiped"), "{:?}", told.problems);
+    let pass = case.pass();
+    assert!(pass.problems["fake0"].contains("it was wiped"), "{:?}", pass.problems);
     case.host.advance(AGE);
     case.platter("fake0").inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: 1 });
     let failed = case.pass();
@@ -175,9 +175,9 @@ fn a_wipe_whose_last_look_could_not_read_the_disk_is_tried_again_by_the_clock() 
     // What the look before believes of it is remembered: only the last look reads.
     case.platter("fake0").inject(Fault { what: "read", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let failed = case.pass();
-    let said = &failed.problems["fake0"];
-    assert!(said.contains("has changed: could not be read"), "{said}");
-    assert_eq!((failed.ripe_in, case.platter("fake0").write_count()), (Some(SOON), 0), "{said}");
+    let message = &failed.problems["fake0"];
+    assert!(message.contains("has changed: could not be read"), "{message}");
+    assert_eq!((failed.ripe_in, case.platter("fake0").write_count()), (Some(SOON), 0), "{message}");
     case.platter("fake0").clear_faults();
     assert!(case.pass().problems["fake0"].contains("it was wiped"));
 }
@@ -226,9 +226,9 @@ fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it(
         case.host.advance(AGE);
         then(&case);
         let pass = case.pass();
-        let said = words(&pass, "fake0");
-        assert!(said.contains(expected), "{said}");
-        assert_eq!((pass.ripe_in, case.platter("fake0").write_count()), (None, 0), "{said}");
+        let message = words(&pass, "fake0");
+        assert!(message.contains(expected), "{message}");
+        assert_eq!((pass.ripe_in, case.platter("fake0").write_count()), (None, 0), "{message}");
     }
 }
 
@@ -250,11 +250,11 @@ fn a_disk_that_is_in_use_is_never_wiped() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.mkfs("fake0");
     case.platter("fake0").set_in_use(0, true);
-    let said = case.stays("fake0");
-    assert!(said.contains("opened exclusively") && said.contains("a device in use is never wiped"), "{said}");
+    let message = case.stays("fake0");
+    assert!(message.contains("opened exclusively") && message.contains("a device in use is never wiped"), "{message}");
     case.host.edit("fake0", |raw| raw.swap = true);
-    let said = case.stays("fake0");
-    assert!(said.contains("a device in use is never wiped"), "{said}");
+    let message = case.stays("fake0");
+    assert!(message.contains("a device in use is never wiped"), "{message}");
 }
 
 #[test]
@@ -288,8 +288,8 @@ fn an_empty_table_is_wiped_and_one_with_partitions_is_not_though_the_kernel_show
         put(&case);
         match refusal {
             Some(words) => {
-                let said = case.stays("fake0");
-                assert!(said.contains(words), "case {at}: {said}");
+                let message = case.stays("fake0");
+                assert!(message.contains(words), "case {at}: {message}");
             }
             None => {
                 let pass = case.passes(2);
@@ -313,8 +313,8 @@ fn a_disk_that_an_older_set_would_take_or_that_was_released_is_not_wiped() {
     let member = case.agent.pool.members().into_iter().next().expect("a member");
     case.agent.give_up(&member).expect("released");
     case.mkfs("fake0");
-    let said = case.stays("fake0");
-    assert!(said.contains("not wiped: released"), "{said}");
+    let message = case.stays("fake0");
+    assert!(message.contains("not wiped: released"), "{message}");
 }
 
 /// A disk was claimed as /dev/fake0; after a reboot it is fake1, and another disk, with data, is fake0.
@@ -328,8 +328,8 @@ fn a_name_that_another_disk_has_by_now_wipes_nothing() {
     case.host.plug("fake1", "SERIAL-fake0", platter);
     case.host.add_disk("fake0", "SERIAL-new", GEOMETRY);
     case.mkfs("fake0");
-    let said = case.stays("fake0");
-    assert!(said.contains("may have been another disk's"), "{said}");
+    let message = case.stays("fake0");
+    assert!(message.contains("may have been another disk's"), "{message}");
     let missing = case.pass().outcomes[0].missing.clone();
     assert_eq!(missing, ["/dev/disk/by-id/on-another-node"]);
 }
@@ -370,8 +370,8 @@ fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
     let platter = case.host.unplug("fake0").expect("it was there");
     case.host.plug("fake0", "SERIAL-of-another-firmware", platter);
     case.agent.set_rules(vec![order(&["/dev/fake0"])]);
-    let said = case.stays("fake0");
-    assert!(said.contains("not wiped: the device of a volume is missing"), "{said}");
+    let message = case.stays("fake0");
+    assert!(message.contains("not wiped: the device of a volume is missing"), "{message}");
     case.restart(vec![bare(), order(&["/dev/fake0"])]);
     case.stays("fake0");
 }
@@ -392,8 +392,8 @@ fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
         case.agent.question.ask_promises(Box::new(move || answer.clone().map_err(|why| NoAnswer::Failed(why.into()))));
         case.mkfs("fake0");
-        let said = case.stays("fake0");
-        assert!(said.contains(expected), "{said}");
+        let message = case.stays("fake0");
+        assert!(message.contains(expected), "{message}");
     }
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.agent.question.ask_promises(Box::new(move || Ok(vec![promise("/dev/fake9")])));
@@ -413,8 +413,8 @@ fn our_own_disks_and_those_of_others_nodes_are_never_wiped() {
     let owner = Owner { cluster: "c".to_owned(), node: "other".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let agent = Reconciler::new(host.clone(), pool, AGE, vec![order(&["/dev/fake0"])]);
-    let said = Case { host, agent }.stays("fake0");
-    assert!(said.contains("belongs to node n") && said.contains("not wiped"), "{said}");
+    let message = Case { host, agent }.stays("fake0");
+    assert!(message.contains("belongs to node n") && message.contains("not wiped"), "{message}");
 }
 
 #[test]

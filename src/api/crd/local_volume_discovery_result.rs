@@ -107,10 +107,10 @@ impl Serialize for DiscoveredDevice {
 
 impl<'de> Deserialize<'de> for DiscoveredDevice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut said = Map::<String, Value>::deserialize(deserializer)?;
-        let status = said.remove(STATUS).map(serde_json::from_value).transpose().map_err(D::Error::custom)?;
+        let mut fields = Map::<String, Value>::deserialize(deserializer)?;
+        let status = fields.remove(STATUS).map(serde_json::from_value).transpose().map_err(D::Error::custom)?;
         let keys = in_results().map(|(fact, field)| (field.name, fact));
-        let facts = Facts::read(said, keys).map_err(D::Error::custom)?;
+        let facts = Facts::read(fields, keys).map_err(D::Error::custom)?;
         Ok(Self::new(facts, status.unwrap_or_default()))
     }
 }

@@ -124,8 +124,8 @@ fn every_slip_is_named_with_its_place() {
         ("{storageClassName: a, devicePaths: [/dev/sdb, /dev/sdb]}", format!("is at {first}.devicePaths[0] too")),
         ("{storageClassName: a}, {storageClassName: a}", format!("is at {first}.storageClassName too")),
     ] {
-        let said = refusal(&entries(entry));
-        assert!(said.contains(&says), "{entry}: {said}");
+        let message = refusal(&entries(entry));
+        assert!(message.contains(&says), "{entry}: {message}");
     }
     for (spec, says) in [
         ("{managementState: managed}", "is not one of Managed"),
@@ -133,8 +133,8 @@ fn every_slip_is_named_with_its_place() {
         ("{dryRun: true}", "spec.dryRun: unknown field"),
         ("{foo: bar}", "spec.foo: unknown field"),
     ] {
-        let said = refusal(&volume(spec));
-        assert!(said.contains(says), "{spec}: {said}");
+        let message = refusal(&volume(spec));
+        assert!(message.contains(says), "{spec}: {message}");
     }
     let version = volume("{}").replace("io/v1\n", "io/v1alpha1\n");
     assert!(refusal(&version).contains("apiVersion: is not local.storage.openshift.io/v1"), "{version}");
@@ -149,9 +149,9 @@ fn a_file_may_hold_sets_and_local_volumes_and_one_that_is_wrong_loses_no_other()
         parse_sets(&format!("{set}---\n{bad}---\n{good}---\n{good}---\nkind: Pod\n"), &Node::standalone("n"));
     let names: Vec<(&str, u32)> = rules.iter().map(|rule| (rule.set.name.name.as_str(), rule.position)).collect();
     assert_eq!(names, [("lv", 0), ("lv/fast", 1)], "a set and a LocalVolume may have one name");
-    let said: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].starts_with("document 2 ") && said[0].contains("default/bad"), "{said:?}");
-    assert!(said[1].contains("document 3 has this namespace and name already"), "{said:?}");
-    assert!(said[2].contains("kind: is neither LocalVolumeSet nor LocalVolume"), "{said:?}");
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 3, "{messages:?}");
+    assert!(messages[0].starts_with("document 2 ") && messages[0].contains("default/bad"), "{messages:?}");
+    assert!(messages[1].contains("document 3 has this namespace and name already"), "{messages:?}");
+    assert!(messages[2].contains("kind: is neither LocalVolumeSet nor LocalVolume"), "{messages:?}");
 }

@@ -107,8 +107,8 @@ fn globs(field: &Field<'_, '_>, case: GlobCase) -> Vec<Glob> {
         GlobCase::Exact => pattern.to_owned(),
         GlobCase::Any => pattern.to_lowercase(),
     };
-    let told = |pattern: &String| Glob::parse(&spelt(pattern)).map_err(|error| field.problem(error.to_string())).ok();
-    patterns.iter().filter_map(told).collect()
+    let parsed = |pattern: &String| Glob::parse(&spelt(pattern)).map_err(|error| field.problem(error.to_string())).ok();
+    patterns.iter().filter_map(parsed).collect()
 }
 
 fn expression(field: &Field<'_, '_>) -> Option<Expression> {

@@ -245,8 +245,8 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("nodeSelector: {}", "nodeSelectorTerms: is required"),
     ];
     for (spec, piece) in cases {
-        let said = refusal(spec);
-        assert!(said.contains(piece), "{spec}\n{said}");
+        let message = refusal(spec);
+        assert!(message.contains(piece), "{spec}\n{message}");
     }
 }
 
@@ -272,8 +272,8 @@ fn all_that_is_wrong_with_a_filter_is_told_in_the_order_that_it_has_always_had()
     ];
     let include: String = fields.map(|field| format!("  {field}: {wrong}\n")).concat();
     let no_lists: String = ["models", "serials", "numaNodes"].map(|field| format!("  {field}: x\n")).concat();
-    let said = [include, no_lists].map(|lines| refusal(&format!("deviceInclusionSpec:\n{lines}"))).join("\n\n");
-    crate::device::sample::holds("api/local_volume_set/golden/problems", &(said.replace("; ", ";\n") + "\n"));
+    let messages = [include, no_lists].map(|lines| refusal(&format!("deviceInclusionSpec:\n{lines}"))).join("\n\n");
+    crate::device::sample::holds("api/local_volume_set/golden/problems", &(messages.replace("; ", ";\n") + "\n"));
 }
 
 #[test]
@@ -291,11 +291,11 @@ fn all_that_is_wrong_is_told_at_once_with_document_line_and_name() {
     );
     let (rules, errors) = parse_sets(&text, &worker());
     assert_eq!(rules.len(), 1);
-    let said = errors[0].to_string();
+    let message = errors[0].to_string();
     let first_line = WHOLE.lines().count() + 2;
-    assert!(said.starts_with(&format!("document 2 (line {first_line}, default/b): ")), "{said}");
+    assert!(message.starts_with(&format!("document 2 (line {first_line}, default/b): ")), "{message}");
     for piece in ["storageClassName: is required", "volumeMod: unknown field; did you mean volumeMode?", "-1 is not"] {
-        assert!(said.contains(piece), "{said}");
+        assert!(message.contains(piece), "{message}");
     }
 }
 
@@ -318,8 +318,8 @@ fn a_bad_document_stops_only_itself() {
     let (rules, errors) = parse_sets(&text, &worker());
     let names: Vec<_> = rules.iter().map(|rule| (rule.set.name.name.as_str(), rule.position)).collect();
     assert_eq!(names, [("a", 0), ("e", 1)]);
-    let said: Vec<_> = errors.iter().map(|error| (error.document, error.to_string())).collect();
-    for ((document, said), (expected, piece)) in said.iter().zip([
+    let messages: Vec<_> = errors.iter().map(|error| (error.document, error.to_string())).collect();
+    for ((document, message), (expected, piece)) in messages.iter().zip([
         (2, "kind: is neither LocalVolumeSet nor LocalVolume"),
         (3, "not valid YAML"),
         (4, "must be an object, not the string \"just text\""),
@@ -330,10 +330,10 @@ fn a_bad_document_stops_only_itself() {
         (9, "spec: is required"),
         (11, "document 1 has this namespace and name already"),
     ]) {
-        assert_eq!(*document, expected, "{said}");
-        assert!(said.contains(piece), "{said}");
+        assert_eq!(*document, expected, "{message}");
+        assert!(message.contains(piece), "{message}");
     }
-    assert_eq!(said.len(), 9);
+    assert_eq!(messages.len(), 9);
 }
 
 #[test]

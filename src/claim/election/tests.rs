@@ -89,9 +89,9 @@ fn took<'e>(election: &'e Election, name: &str) -> Vec<&'e str> {
     election.claims.iter().filter(|claim| claim.set.name.name == name).map(|claim| claim.name.as_str()).collect()
 }
 
-fn left(election: &Election, name: &str, device: &str) -> Rejection {
+fn rejection(election: &Election, name: &str, device: &str) -> Rejection {
     let outcome = election.outcomes.iter().find(|outcome| outcome.set.name.name == name).unwrap();
-    outcome.rejected.iter().find(|(left, _)| left == device).unwrap().1.clone()
+    outcome.rejected.iter().find(|(name, _)| name == device).unwrap().1.clone()
 }
 
 fn bounded(name: &str, least: u32, most: Option<u32>) -> Rule {
@@ -111,7 +111,7 @@ fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
         let election = run(&rules, &devices, &[], &ripe);
         assert_eq!(took(&election, winner), ["sda"]);
         let loser = if winner == "a" { "b" } else { "a" };
-        assert_eq!(left(&election, loser, "sda"), Rejection::OlderSet(set(winner)));
+        assert_eq!(rejection(&election, loser, "sda"), Rejection::OlderSet(set(winner)));
     }
 }
 
@@ -122,11 +122,11 @@ fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_i
     let (devices, named) = (disks(&["sda", "sdb"]), "device.name == 'sdb'");
     let election = run(&[asks("a", named), asks("b", "device.size")], &devices, &[], &ripe);
     assert_eq!((took(&election, "a"), took(&election, "b")), (vec!["sdb"], vec![]));
-    assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
-    assert!(left(&election, "b", "sda").to_string().contains("it returns a number, not true or false"));
+    assert_eq!(rejection(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
+    assert!(rejection(&election, "b", "sda").to_string().contains("it returns a number, not true or false"));
     let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
     assert!(matches!(
-        left(&run(&[small], &devices, &[], &ripe), "c", "sda"),
+        rejection(&run(&[small], &devices, &[], &ripe), "c", "sda"),
         Rejection::Filter(Mismatch::TooLarge { .. })
     ));
 }
@@ -137,7 +137,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let devices = disks(&["failing", "silent", "well"]);
     let took_by = |min_health| {
         let election = run(&[asks(min_health)], &devices, &[], &ripe);
-        let why = election.outcomes[0].rejected.iter().map(|(_, left)| left.to_string()).collect::<Vec<_>>();
+        let why = election.outcomes[0].rejected.iter().map(|(_, rejection)| rejection.to_string()).collect::<Vec<_>>();
         (took(&election, "a").into_iter().map(str::to_owned).collect::<Vec<_>>(), why)
     };
     let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
@@ -155,7 +155,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
         "the other one could not be taken anyway"
     );
     let election = case.elect();
-    assert_eq!(left(&election, "a", "never"), Rejection::Verdict(NotFree::Unknown("busy".to_owned())));
+    assert_eq!(rejection(&election, "a", "never"), Rejection::Verdict(NotFree::Unknown("busy".to_owned())));
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
         let election = run(std::slice::from_ref(&dry), &devices, &[], ripeness);
         assert_eq!(took(&election, "dry"), Vec::<&str>::new());
         assert_eq!(election.outcomes[0].would_take, ["sda"]);
-        assert_eq!(left(&election, "dry", "sdb"), Rejection::Verdict(NotFree::Theirs(Reason::CdRom)));
-        assert_eq!(left(&election, "dry", "sdc"), Rejection::Full { most: 1 });
+        assert_eq!(rejection(&election, "dry", "sdb"), Rejection::Verdict(NotFree::Theirs(Reason::CdRom)));
+        assert_eq!(rejection(&election, "dry", "sdc"), Rejection::Full { most: 1 });
     }
     // The younger set is not held up by it; it is held up by an older one.
     let younger = Rule { created: 1, ..rule("real") };
@@ -177,7 +177,7 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
     assert_eq!(took(&election, "real"), ["sda", "sdc"]);
     let election = run(&[Rule { created: 2, ..dry }, rule("real")], &devices, &[], &ripe);
     assert_eq!(election.outcomes[1].would_take, [""; 0]);
-    assert_eq!(left(&election, "dry", "sda"), Rejection::OlderSet(set("real")));
+    assert_eq!(rejection(&election, "dry", "sda"), Rejection::OlderSet(set("real")));
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn network_disks_are_left_where_a_set_excludes_them() {
     let mut devices = disks(&["sda", "nvme0n1"]);
     devices[1].raw.model = Some("Amazon Elastic Block Store".into());
     let local = Rule { filter: Filter { exclude_network: true, ..rule("x").filter }, ..rule("local") };
-    let said = "its data comes over a network (Amazon EBS), and excludeNetworkDisks is set";
+    let message = "its data comes over a network (Amazon EBS), and excludeNetworkDisks is set";
     let election = run(std::slice::from_ref(&local), &devices, &[], &ripe);
     assert_eq!(took(&election, "local"), ["sda"]);
-    assert_eq!(left(&election, "local", "nvme0n1").to_string(), said);
+    assert_eq!(rejection(&election, "local", "nvme0n1").to_string(), message);
     // Asked before an expression, which would say no too.
     let expression = Some(crate::claim::expression::Expression::parse("device.name == 'sda'").unwrap());
     let both = Rule { filter: Filter { expression, ..local.filter.clone() }, ..local };
-    assert_eq!(left(&run(&[both], &devices, &[], &ripe), "local", "nvme0n1").to_string(), said);
+    assert_eq!(rejection(&run(&[both], &devices, &[], &ripe), "local", "nvme0n1").to_string(), message);
     assert_eq!(took(&run(&[rule("any")], &devices, &[], &ripe), "any").len(), 2);
 }
 
@@ -202,7 +202,7 @@ fn a_device_that_was_released_is_left_and_its_set_says_so() {
     let released = BTreeSet::from([devices[0].id.clone()]);
     let election = Case { released, ..Case::new(&[rule("any")], &devices) }.elect();
     assert_eq!(took(&election, "any"), ["sdb"]);
-    assert_eq!(left(&election, "any", "sda"), Rejection::Released);
+    assert_eq!(rejection(&election, "any", "sda"), Rejection::Released);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn the_maximum_counts_what_the_set_has_already() {
         assert_eq!(took(&election, "a").len(), takes, "has {has}");
     }
     let election = run(&[bounded("a", 0, Some(2))], &devices, &[], &ripe);
-    assert_eq!(left(&election, "a", "sdc"), Rejection::Full { most: 2 });
+    assert_eq!(rejection(&election, "a", "sdc"), Rejection::Full { most: 2 });
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn the_minimum_holds_back_only_the_first_claim() {
     let devices = disks(&["sda", "sdb"]);
     let election = run(&[bounded("a", 3, None)], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
-    assert_eq!(left(&election, "a", "sda"), Rejection::BelowMinimum { matching: 2, least: 3 });
+    assert_eq!(rejection(&election, "a", "sda"), Rejection::BelowMinimum { matching: 2, least: 3 });
     assert_eq!(took(&run(&[bounded("a", 3, None)], &devices, &[("a", 1)], &ripe), "a"), ["sda", "sdb"]);
     assert_eq!(took(&run(&[bounded("a", 2, None)], &devices, &[], &ripe), "a"), ["sda", "sdb"]);
 }
@@ -241,9 +241,9 @@ fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
     };
     let election = run(&rules, &disks(&["sda", "sdb", "sdc"]), &[], &young);
     assert_eq!(election.claims, []);
-    assert_eq!(left(&election, "a", "sda"), Rejection::WaitsForMinimum { ripe: 2, least: 3 });
-    assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay unchanged for 9 s more");
-    assert_eq!(left(&election, "b", "sda"), Rejection::OlderSet(set("a")));
+    assert_eq!(rejection(&election, "a", "sda"), Rejection::WaitsForMinimum { ripe: 2, least: 3 });
+    assert_eq!(rejection(&election, "a", "sdc").to_string(), "seen too recently: it must stay unchanged for 9 s more");
+    assert_eq!(rejection(&election, "b", "sda"), Rejection::OlderSet(set("a")));
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn only_unclaimed_and_unmistakable_devices_are_taken() {
     let election = run(&[rule("a")], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
     assert_eq!(election.outcomes[0].rejected.len(), 4, "a pool disk needs no explanation");
-    assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
-    assert_eq!(left(&election, "a", "sdd"), Rejection::Verdict(NotFree::Disbelieved("copy".into())));
+    assert_eq!(rejection(&election, "a", "sda").to_string(), Reason::Busy.to_string());
+    assert_eq!(rejection(&election, "a", "sdd"), Rejection::Verdict(NotFree::Disbelieved("copy".into())));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
     let nameless = [device(disk("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &nameless, &[], &ripe), "a"), ["sda"]);
     let bare = Rule { layout: Layout::RawDevice {}, ..rule("a") };
-    assert_eq!(left(&run(&[bare], &nameless, &[], &ripe), "a", "sda"), Rejection::UnstableIdentity);
+    assert_eq!(rejection(&run(&[bare], &nameless, &[], &ripe), "a", "sda"), Rejection::UnstableIdentity);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_r
     let bridged = |name| RawDisk { transport: Some("usb".to_owned()), wwid: Some("naa.5000".to_owned()), ..disk(name) };
     let docked = [device(bridged("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &docked, &[], &ripe), "a"), ["sda"]);
-    assert_eq!(left(&run(&[bare()], &docked, &[], &ripe), "a", "sda"), Rejection::NamedByBridge);
+    assert_eq!(rejection(&run(&[bare()], &docked, &[], &ripe), "a", "sda"), Rejection::NamedByBridge);
     let sata = RawDisk { transport: Some("sata".to_owned()), ..bridged("sda") };
     assert_eq!(took(&run(&[bare()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
     // A GUID goes with the disk; the place of a partition does not.
@@ -354,7 +354,7 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
         let election = run(&[Rule { layout, ..all.clone() }], &devices, &[], &ripe);
         assert_eq!(took(&election, "a"), ["sdb"]);
-        assert_eq!(left(&election, "a", "dm-0"), Rejection::HoldsNoTable);
+        assert_eq!(rejection(&election, "a", "dm-0"), Rejection::HoldsNoTable);
     }
 }
 
@@ -371,9 +371,9 @@ fn a_local_volume_takes_what_it_names_and_nothing_else_and_no_more_disks_than_it
     let two = [naming("lv/fast", &["/dev/sdb", "/dev/sdx"])];
     let election = run(&two, &devices, &[], &ripe);
     assert_eq!(took(&election, "lv/fast"), ["sdb"]);
-    assert_eq!(left(&election, "lv/fast", "sda"), Rejection::NotNamed);
+    assert_eq!(rejection(&election, "lv/fast", "sda"), Rejection::NotNamed);
     let election = run(&two, &devices, &[("lv/fast", 2)], &ripe);
-    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::AllNamed { most: 2 });
+    assert_eq!(rejection(&election, "lv/fast", "sdb"), Rejection::AllNamed { most: 2 });
     assert!(run(&[naming("lv/fast", &[])], &devices, &[], &ripe).claims.is_empty());
 }
 
@@ -394,7 +394,7 @@ fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
     let rules = [naming("lv/fast", &["/dev/sdb", "/dev/disk/by-id/stable", "/dev/disk/by-id/on-another-node"])];
     let (claimed, astray) = (BTreeMap::from([(set("lv/fast"), 1)]), BTreeMap::from([(set("lv/fast"), 1)]));
     let election = Case { claimed, astray, ..Case::new(&rules, &devices) }.elect();
-    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::Renumbered { astray: 1 });
+    assert_eq!(rejection(&election, "lv/fast", "sdb"), Rejection::Renumbered { astray: 1 });
     assert_eq!(took(&election, "lv/fast"), ["sdd"], "its link says which disk it is");
 }
 
@@ -407,7 +407,7 @@ fn between_a_local_volume_and_a_set_the_older_takes_the_disk() {
         let election = run(&rules, &devices, &[], &ripe);
         assert_eq!(took(&election, taker), ["sdb"]);
         let other = if taker == "all" { "lv/fast" } else { "all" };
-        assert_eq!(left(&election, other, "sdb").to_string(), format!("the older set default/{taker} takes it"));
+        assert_eq!(rejection(&election, other, "sdb").to_string(), format!("the older set default/{taker} takes it"));
     }
 }
 
@@ -416,11 +416,11 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let devices = disks(&["sda"]);
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
     let election = run(&[elsewhere], &devices, &[], &ripe);
-    assert_eq!(left(&election, "a", "sda"), Rejection::NodeNotSelected);
+    assert_eq!(rejection(&election, "a", "sda"), Rejection::NodeNotSelected);
     let fits = |_: &Rule, _: &Device| Err(LayoutError::NoRoom { size: 3 });
     let election = Case { fits, ..Case::new(&[rule("a")], &devices) }.elect();
     assert_eq!(
-        left(&election, "a", "sda").to_string(),
+        rejection(&election, "a", "sda").to_string(),
         "does not fit: the disk has 3 bytes, which is too small for volumes beside the label and both partition tables"
     );
 }
@@ -459,37 +459,37 @@ fn run_on_content(
 fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     let devices = [with_content("sdb")];
     let order = ordering("lv/fast", &["/dev/sdb"]);
-    let said = |rules: &[Rule], has, wipe| {
+    let judged = |rules: &[Rule], has, wipe| {
         let election = run_on_content(rules, &devices, has, wipe);
         assert!(election.claims.is_empty(), "it is not blank");
         let is_wiped = wiped(&election) == ["sdb"];
-        (is_wiped, left(&election, "lv/fast", "sdb").to_string())
+        (is_wiped, rejection(&election, "lv/fast", "sdb").to_string())
     };
     let ripe = || Ok(Ripeness::Ripe);
     let soon = "; it will be wiped when it has stayed unchanged for a while, as the LocalVolume orders";
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], ripe());
+    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], ripe());
     assert!(is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
+    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
     assert!(!is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
+    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
     assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
+    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
     assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");
     let dry = Rule { dry_run: true, ..order.clone() };
-    let (is_wiped, words) = said(&[dry], &[], ripe());
+    let (is_wiped, words) = judged(&[dry], &[], ripe());
     assert!(!is_wiped && words.contains("it would be wiped first"), "{words}");
 
     // An older set would take it if it were blank, and has nothing of it destroyed itself.
     let older = Rule { created: -1, ..rule("older") };
-    let (is_wiped, words) = said(&[older.clone(), order.clone()], &[], ripe());
+    let (is_wiped, words) = judged(&[older.clone(), order.clone()], &[], ripe());
     assert!(!is_wiped && words.contains("not wiped: the older set default/older takes it"), "{words}");
     let election = run_on_content(&[older, order.clone()], &devices, &[], ripe());
     let reason = devices[0].verdict.clone();
     let Verdict::Theirs(reason) = reason else { panic!() };
-    assert_eq!(left(&election, "older", "sdb"), Rejection::Verdict(NotFree::Theirs(reason)));
+    assert_eq!(rejection(&election, "older", "sdb"), Rejection::Verdict(NotFree::Theirs(reason)));
     // Nor does one that has no place for it keep it from the other.
     let full = Rule { created: -1, max_devices: Some(1), ..rule("full") };
-    assert!(said(&[full, order], &[("full", 1)], ripe()).0);
+    assert!(judged(&[full, order], &[("full", 1)], ripe()).0);
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn a_blank_disk_comes_before_one_whose_content_goes_and_counts_without_it() {
     let two = Rule { min_devices: 2, ..ordering("lv/fast", &["/dev/sda", "/dev/sdb"]) };
     let election = run_on_content(&[two], &devices, &[], Ok(Ripeness::Ripe));
     assert_eq!((took(&election, "lv/fast"), wiped(&election)), (vec![], vec!["sda"]));
-    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::BelowMinimum { matching: 1, least: 2 });
+    assert_eq!(rejection(&election, "lv/fast", "sdb"), Rejection::BelowMinimum { matching: 1, least: 2 });
 }
 
 proptest! {
@@ -554,6 +554,9 @@ fn a_set_that_stands_back_on_a_node_takes_nothing_and_says_that_somebody_else_ma
     let back = Rule { node: NodeMatch::StandsBack, ..rule("a") };
     let election = run(&[back], &disks(&["sda"]), &[], &ripe);
     assert!(election.claims.is_empty());
-    let said = left(&election, "a", "sda").to_string();
-    assert!(said.starts_with("nothing new is claimed on this node: the Local Storage Operator's diskmaker"), "{said}");
+    let message = rejection(&election, "a", "sda").to_string();
+    assert!(
+        message.starts_with("nothing new is claimed on this node: the Local Storage Operator's diskmaker"),
+        "{message}"
+    );
 }

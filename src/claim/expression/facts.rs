@@ -24,8 +24,8 @@ pub(super) static FACTS: LazyLock<Vec<(&str, &Fact)>> = LazyLock::new(|| {
 });
 
 /// Unknown facts exist too, so that no comparison with one fails.
-pub(super) fn facts(seen: &Observed<'_>) -> Value {
-    let known = facts_of(seen);
+pub(super) fn facts(observed: &Observed<'_>) -> Value {
+    let known = facts_of(observed);
     let value = |fact: &Fact| value(fact.among(&known).unwrap_or_else(|| fact.kind().unknown()));
     let facts: HashMap<Key, Value> =
         FACTS.iter().map(|(name, fact)| (Key::String(Arc::new((*name).to_owned())), value(fact))).collect();

@@ -71,16 +71,16 @@ fn each_name_means_what_it_has_always_meant() {
     (raw.size, raw.read_only, raw.removable) = (u64::MAX, true, true);
     let bare = Device { raw: disk("sdb"), link: "/dev/sdb".into(), ..unclaimed("sdb") };
     let network = Attachment { reach: Reach::Network, by: Some("Amazon EBS") };
-    let mut said = String::new();
+    let mut listed = String::new();
     for (of, attachment) in [(Device { raw, ..device() }, network), (bare, LOCAL)] {
         let Value::Map(all) = facts(&Observed { device: &of, attachment, shown_verdict: None }) else {
             panic!("no map")
         };
         let mut lines: Vec<String> = all.map.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
         lines.sort_unstable();
-        said.extend(lines);
+        listed.extend(lines);
     }
-    holds("claim/expression/golden/facts", &format!("{}\n{said}", facts::fields()));
+    holds("claim/expression/golden/facts", &format!("{}\n{listed}", facts::fields()));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_fact_that_is_not_known_is_an_empty_text_and_fails_no_expression() {
 #[test]
 fn a_device_for_which_it_is_not_true_is_left_and_so_is_one_on_which_it_fails() {
     let device = device();
-    let said = |text: &str| ask(text, &device).unwrap_err().to_string();
-    assert_eq!(said("device.size < 5"), "the expression is not true for it: device.size < 5");
+    let refusal_of = |text: &str| ask(text, &device).unwrap_err().to_string();
+    assert_eq!(refusal_of("device.size < 5"), "the expression is not true for it: device.size < 5");
     for (text, why) in [
         ("device.size", "it returns a number, not true or false"),
         ("device.model", "it returns a string, not true or false"),
@@ -110,9 +110,12 @@ fn a_device_for_which_it_is_not_true_is_left_and_so_is_one_on_which_it_fails() {
         ("9223372036854775807 + device.size > 0", "Overflow"),
         ("device[device.name] == ''", "No such key: sda"),
     ] {
-        let said = said(text);
-        assert!(said.starts_with("the expression cannot be evaluated for it: ") && said.contains(why), "{said}");
-        assert!(said.contains(text), "{said}");
+        let message = refusal_of(text);
+        assert!(
+            message.starts_with("the expression cannot be evaluated for it: ") && message.contains(why),
+            "{message}"
+        );
+        assert!(message.contains(text), "{message}");
     }
 }
 
@@ -143,8 +146,8 @@ fn what_is_not_known_or_not_allowed_is_refused_when_it_is_read() {
         ("device.links.exists(l, m == '')", "\"m\" is not known"),
         ("device.links.exists(l, true) && l == ''", "\"l\" is not known"),
     ] {
-        let said = refusal(text);
-        assert!(said.contains(why), "{text}: {said}");
+        let message = refusal(text);
+        assert!(message.contains(why), "{text}: {message}");
     }
     assert_eq!(refusal(&"a".repeat(EXPRESSION_MAX_BYTES + 1)), "has 2049 bytes; at most 2048 are allowed");
     parse("device.links.exists(device, device == '')");
@@ -191,8 +194,8 @@ fn what_could_take_long_is_refused_however_it_is_built() {
         "device.links.all(a, device.links.all(b, device.links.all(c, a != b || b != c)))".to_owned(),
         format!("{list}.all(a, device.model.matches('x') || {list}.size() > 0 || device.model.matches('y'))"),
     ] {
-        let said = refusal(&text);
-        assert!(said.starts_with("could take too long on a device (cost "), "{said}");
+        let message = refusal(&text);
+        assert!(message.starts_with("could take too long on a device (cost "), "{message}");
     }
     parse("device.links.all(a, device.links.all(b, a == b || a != b))");
     parse(&format!("{list}.exists(a, a == device.numaNode)"));
@@ -201,8 +204,8 @@ fn what_could_take_long_is_refused_however_it_is_built() {
 #[test]
 fn a_long_expression_is_shortened_where_it_is_repeated() {
     let text = format!("device.size < 5 && ({})", ["device.rotational"; 40].join(" ||\n  "));
-    let said = ask(&text, &device()).unwrap_err().to_string();
-    assert!(said.chars().count() < 200 && said.ends_with(" …") && !said.contains('\n'), "{said}");
+    let message = ask(&text, &device()).unwrap_err().to_string();
+    assert!(message.chars().count() < 200 && message.ends_with(" …") && !message.contains('\n'), "{message}");
 }
 
 proptest! {

@@ -43,12 +43,12 @@ pub(super) fn by_path(raw: &RawDisk) -> Option<String> {
     Some(link.display().to_string())
 }
 
-pub(super) fn fstype(seen: &Observed<'_>) -> Option<String> {
-    let signed = match &seen.device.probe {
+pub(super) fn fstype(observed: &Observed<'_>) -> Option<String> {
+    let signed = match &observed.device.probe {
         Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
         Probe::NotLooked | Probe::Failed(_) => None,
     };
-    signed.or_else(|| seen.raw().fs_type.clone())
+    signed.or_else(|| observed.raw().fs_type.clone())
 }
 
 pub(super) fn is_empty(raw: &RawDisk) -> bool {

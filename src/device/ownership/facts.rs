@@ -100,11 +100,11 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
         return Verdict::Theirs(Reason::HasSignature { kind: found.kind.clone(), label: found.label.clone() });
     }
     // Either pair of eyes is enough: ours and libblkid's do not see the same damage.
-    let seen = match record {
+    let foreign = match record {
         Evidence::Foreign(words) => Some(words),
         _ => None,
     };
-    match table.as_ref().or(seen) {
+    match table.as_ref().or(foreign) {
         Some(kind) => Verdict::Theirs(Reason::HasTable { kind: kind.clone() }),
         None => Verdict::Unclaimed,
     }

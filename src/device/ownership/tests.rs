@@ -18,13 +18,14 @@ fn ours() -> Evidence {
     Evidence::Valid(Arc::new(label("c", "n")))
 }
 
-/// The verdict on `name` among `all`, blank and without record unless something else is said.
-fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Evidence)]) -> Verdict {
+/// The verdict on `name` among `all`, blank and without record unless `evidence` has another one.
+fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, evidence: &[(&str, Evidence)]) -> Verdict {
     let owner = owner();
     let machine = Machine::new(&owner, all);
-    let said: HashMap<KernelName, Evidence> = said.iter().map(|(name, said)| ((*name).into(), said.clone())).collect();
+    let evidence: HashMap<KernelName, Evidence> =
+        evidence.iter().map(|(name, evidence)| ((*name).into(), evidence.clone())).collect();
     let mut records: HashMap<&KernelName, Evidence> = all.iter().map(|raw| (&raw.name, Evidence::None)).collect();
-    records.extend(said.iter().map(|(name, said)| (name, said.clone())));
+    records.extend(evidence.iter().map(|(name, evidence)| (name, evidence.clone())));
     machine.judge(machine.get(&name.into()).unwrap(), probe, &records)
 }
 
@@ -124,10 +125,10 @@ fn content_of_any_sort_makes_it_theirs() {
 #[test]
 fn a_table_that_only_our_own_eyes_see_is_enough_and_says_nothing_of_a_partition() {
     let all = [disk("sda"), disk("sdb"), partition("sdb", 1, Some(GUID))];
-    let seen = |name| [(name, Evidence::Foreign("a gpt whose entries are damaged".into()))];
-    let Verdict::Theirs(reason) = judge_with(&all, "sda", &blank(), &seen("sda")) else { panic!("not theirs") };
+    let damaged = |name| [(name, Evidence::Foreign("a gpt whose entries are damaged".into()))];
+    let Verdict::Theirs(reason) = judge_with(&all, "sda", &blank(), &damaged("sda")) else { panic!("not theirs") };
     assert!(reason.to_string().starts_with("has a partition table (a gpt whose entries are damaged)"), "{reason}");
-    assert_eq!(judge_with(&all, "sdb1", &blank(), &seen("sdb")), Verdict::Unclaimed);
+    assert_eq!(judge_with(&all, "sdb1", &blank(), &damaged("sdb")), Verdict::Unclaimed);
 }
 
 #[test]
@@ -293,7 +294,7 @@ fn loop_devices_over_block_devices_are_theirs_and_so_is_what_they_are_over() {
 fn a_label_that_a_tenant_wrote_into_a_volume_makes_nothing_ours() {
     let volume = used(partition("sda", 2, Some(GUID)), "/var/lib/kubelet/x/dev/pod", MountHow::Node);
     let kubelets = loop_over("loop0", "/var/lib/kubelet/x/dev/pod");
-    let unseen = loop_over("loop1", "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pv/dev/pod");
+    let unlisted = loop_over("loop1", "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pv/dev/pod");
     let tenants = [
         dm("dm-0", "LVM-x", &["sda2"]),
         dm("dm-1", "mpath-fake", &["dm-0"]),
@@ -301,7 +302,7 @@ fn a_label_that_a_tenant_wrote_into_a_volume_makes_nothing_ours() {
         dm("dm-2", "CRYPT-x", &["loop0"]),
         dm("dm-3", "LVM-y", &["loop1"]),
     ];
-    let mut all = vec![over(disk("sda"), &["sda2"], &[]), volume, kubelets, unseen];
+    let mut all = vec![over(disk("sda"), &["sda2"], &[]), volume, kubelets, unlisted];
     all.extend(tenants);
     let names = ["loop0", "loop1", "dm-0", "dm-1", "md0", "dm-2", "dm-3"];
     let mut records = vec![("sda", ours())];
@@ -330,17 +331,17 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
         dm("dm-2", "LVM-y", &["sdb1"]),
     ];
     let bare = [("sda", Evidence::Bare), ("sdb1", Evidence::Bare), ("sdb", Evidence::Foreign("gpt".into()))];
-    let mut said = bare.to_vec();
+    let mut evidence = bare.to_vec();
     // What a tenant wrote there reads as one of our labels, and one of them has the id of another bare device.
-    said.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Evidence::Bare), ("sda1", Evidence::Bare)]);
+    evidence.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Evidence::Bare), ("sda1", Evidence::Bare)]);
     for name in ["sda", "sdb1"] {
-        assert_eq!(judge_with(&all, name, &Probe::NotLooked, &said), Verdict::Ours, "{name}");
+        assert_eq!(judge_with(&all, name, &Probe::NotLooked, &evidence), Verdict::Ours, "{name}");
     }
     for name in ["sda1", "sda2", "md127", "md127p1", "dm-0", "dm-1", "dm-2"] {
-        let verdict = judge_with(&all, name, &blank(), &said);
+        let verdict = judge_with(&all, name, &blank(), &evidence);
         assert!(matches!(verdict, Verdict::Theirs(Reason::OnPoolVolume { .. })), "{name}: {verdict:?}");
     }
-    assert_eq!(judge_with(&all, "sdb2", &blank(), &said), Verdict::Unclaimed, "beside it nothing has changed");
+    assert_eq!(judge_with(&all, "sdb2", &blank(), &evidence), Verdict::Unclaimed, "beside it nothing has changed");
 }
 
 #[test]

@@ -6,13 +6,13 @@ use crate::host::KernelName;
 
 /// Names to visit, each once, however the devices refer to each other.
 pub(super) struct Walk<'n> {
-    seen: HashSet<&'n KernelName>,
+    visited: HashSet<&'n KernelName>,
     ahead: Vec<&'n KernelName>,
 }
 
 impl<'n> Walk<'n> {
     pub(super) fn from(names: impl IntoIterator<Item = &'n KernelName>) -> Self {
-        let mut walk = Self { seen: HashSet::new(), ahead: Vec::new() };
+        let mut walk = Self { visited: HashSet::new(), ahead: Vec::new() };
         walk.add(names);
         walk
     }
@@ -22,8 +22,8 @@ impl<'n> Walk<'n> {
     }
 
     pub(super) fn visit(&mut self, names: impl IntoIterator<Item = &'n KernelName>) {
-        let Self { seen, ahead } = self;
-        ahead.extend(names.into_iter().filter(|name| seen.insert(name)));
+        let Self { visited, ahead } = self;
+        ahead.extend(names.into_iter().filter(|name| visited.insert(name)));
     }
 
     pub(super) fn next(&mut self) -> Option<&'n KernelName> {

@@ -156,10 +156,10 @@ pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, NewestCopy)> 
         .max_by_key(|(_, place)| place.sequence)
 }
 
-/// Whether a disk whose label had the number `seen` can look like this. A lower number means an older state of the
+/// Whether a disk whose label had the number `last_seen` can look like this. A lower number means an older state of the
 /// disk; one less is possible if the newest copy has rotted.
-pub fn is_as_new_as(copies: &LabelCopies, place: NewestCopy, seen: u64) -> bool {
-    place.sequence >= seen || place.sequence + 1 == seen && copies.get(place.half.other()).is_err()
+pub fn is_as_new_as(copies: &LabelCopies, place: NewestCopy, last_seen: u64) -> bool {
+    place.sequence >= last_seen || place.sequence + 1 == last_seen && copies.get(place.half.other()).is_err()
 }
 
 /// Writes a label over the copy that is not the last one, and syncs. `last` is `None` only for the first

@@ -92,7 +92,7 @@ fn backing(node: &Directory, device: &Path, notes: &mut Notes) -> Option<LoopBac
     // A file may really be called `x (deleted)`: then it still exists.
     match found(&file) {
         None => Some(LoopBacking { file: gone.into(), inode, deleted: true }),
-        seen => Some(LoopBacking { file, inode: inode.or(seen), deleted: false }),
+        by_path => Some(LoopBacking { file, inode: inode.or(by_path), deleted: false }),
     }
 }
 

@@ -18,7 +18,7 @@ pub use crate::operator::volume::persistent_volumes::cluster_uid;
 use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
-    /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
+    /// Keeps everything in step until the process ends. `passes` gives what each pass of the pool saw.
     pub async fn run(self, inbox: Inbox, passes: channel::Receiver<Option<Arc<PassSummary>>>) {
         let Inbox(inbox) = inbox;
         let (config, configs) = channel::channel(Arc::new(set::node_config::NodeConfig::default()));

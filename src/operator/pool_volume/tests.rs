@@ -142,10 +142,10 @@ fn only_a_ready_volume_is_seen() {
     for phase in [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Found, Phase::Deleting] {
         assert_eq!(volume(&in_phase(phase), NodeObject::Exists), None, "{phase:?}");
     }
-    let seen = volume(&in_phase(Phase::Ready), NodeObject::Exists).expect("Ready");
-    assert_eq!(seen.id, VolumeId::of_name("pvc-1"));
-    assert_eq!((seen.size, seen.node.as_str(), seen.usage), (GIB, "n", Some(VolumeUsage::Mount(FsKind::Ext4))));
-    assert!(seen.condition.is_healthy());
+    let ready = volume(&in_phase(Phase::Ready), NodeObject::Exists).expect("Ready");
+    assert_eq!(ready.id, VolumeId::of_name("pvc-1"));
+    assert_eq!((ready.size, ready.node.as_str(), ready.usage), (GIB, "n", Some(VolumeUsage::Mount(FsKind::Ext4))));
+    assert!(ready.condition.is_healthy());
     let mut by_hand = in_phase(Phase::Ready);
     by_hand.metadata.name = Some("mine".to_owned());
     assert_eq!(volume(&by_hand, NodeObject::Exists), None);
@@ -156,9 +156,9 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
     let mut object = in_phase(Phase::Ready);
     object.status.as_mut().expect("set").conditions =
         vec![status_condition(HEALTHY, "False", "DiskMissing", "unplugged")];
-    let seen = |node| volume(&object, node).expect("Ready").condition;
-    assert_eq!(seen(NodeObject::Exists), Finding::new(HealthReason::DiskMissing, "unplugged").into());
-    assert_eq!(seen(NodeObject::Deleted).word(), NODE_GONE);
+    let condition = |node| volume(&object, node).expect("Ready").condition;
+    assert_eq!(condition(NodeObject::Exists), Finding::new(HealthReason::DiskMissing, "unplugged").into());
+    assert_eq!(condition(NodeObject::Deleted).word(), NODE_GONE);
     let entry = |reason: &str, message: &str| HealthEntry {
         reason: reason.to_owned(),
         severity: "Degraded".to_owned(),
@@ -167,6 +167,6 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
     };
     let list = vec![entry("DiskMissing", "unplugged"), entry("DiskTemperature", "71 °C")];
     object.status.as_mut().expect("set").health = list;
-    let seen = volume(&object, NodeObject::Exists).expect("Ready").condition;
-    assert_eq!(seen.message(), "unplugged; 71 °C", "all that a later agent says is wrong");
+    let condition = volume(&object, NodeObject::Exists).expect("Ready").condition;
+    assert_eq!(condition.message(), "unplugged; 71 °C", "all that a later agent says is wrong");
 }

@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn a_path_that_leads_nowhere_and_a_disk_that_is_left_are_told_with_their_node() {
         let volume = local_volume("lv", &["/dev/sdb", "/dev/sdc"]);
-        let mut left = offer("fast", 0);
-        left.missing_device_paths = vec!["/dev/sdc".to_owned()];
-        left.unmatched = vec![Unmatched { device: "/dev/sdb".to_owned(), reason: "holds ext4".to_owned() }];
-        let (status, _) = status_of(&volume, &[pool("a", vec![left])]);
+        let mut nothing = offer("fast", 0);
+        nothing.missing_device_paths = vec!["/dev/sdc".to_owned()];
+        nothing.unmatched = vec![Unmatched { device: "/dev/sdb".to_owned(), reason: "holds ext4".to_owned() }];
+        let (status, _) = status_of(&volume, &[pool("a", vec![nothing])]);
         assert_eq!(status.missing_device_paths, [json!({"node": "a", "path": "/dev/sdc"})]);
         assert_eq!(status.unmatched_devices[0]["reason"], "holds ext4");
         assert_eq!(says(&status, FOUND), words("False", "Missing", "no device is there for a: /dev/sdc"));
@@ -262,8 +262,8 @@ mod tests {
         let volume = local_volume("lv", &["/dev/sdb"]);
         let mut full = offer("fast", 0);
         full.missing_device_paths = (0..50).map(|n| format!("/dev/gone{n}")).collect();
-        let left = |n| Unmatched { device: format!("/dev/sd{n}"), reason: "holds ext4".to_owned() };
-        (full.unmatched, full.unmatched_omitted) = ((0..32).map(left).collect(), 5);
+        let unmatched = |n| Unmatched { device: format!("/dev/sd{n}"), reason: "holds ext4".to_owned() };
+        (full.unmatched, full.unmatched_omitted) = ((0..32).map(unmatched).collect(), 5);
         let (status, _) = status_of(&volume, &["a", "b", "c"].map(|node| pool(node, vec![full.clone()])));
         assert_eq!((status.missing_device_paths.len(), status.missing_device_paths_omitted), (64, 150 - 64));
         assert_eq!((status.unmatched_devices.len(), status.unmatched_devices_omitted), (64, 3 * 37 - 64));

@@ -200,7 +200,7 @@ pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
         let former = before.iter().find(|former| former.type_ == condition.type_);
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
     };
-    let told = |condition: &Condition| {
+    let event = |condition: &Condition| {
         let type_ = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
             (AVAILABLE, "True", _) => EventType::Normal,
             // The other conditions say why.
@@ -210,7 +210,7 @@ pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
         };
         Some(EventNote { type_, reason: condition.reason.clone(), note: condition.message.clone() })
     };
-    now.iter().filter(turned).filter_map(told).collect()
+    now.iter().filter(turned).filter_map(event).collect()
 }
 
 #[cfg(test)]
@@ -346,8 +346,8 @@ mod tests {
     fn what_was_left_and_what_nodes_say_is_told_up_to_a_limit() {
         let set = set("disks", "fast");
         let unmatched = |count: usize| {
-            let left = |n: usize| Unmatched { device: format!("/dev/sd{n}"), reason: "too small".to_owned() };
-            (0..count).map(left).collect()
+            let unmatched = |n: usize| Unmatched { device: format!("/dev/sd{n}"), reason: "too small".to_owned() };
+            (0..count).map(unmatched).collect()
         };
         let pools: Vec<_> = (0..9)
             .map(|n| {
@@ -359,7 +359,7 @@ mod tests {
         let (status, _) = status_of(&set, &pools);
         assert_eq!(status.unmatched_devices.len(), LEFT);
         assert_eq!(status.unmatched_devices_omitted, 9 * 22 - 64);
-        let of_last = status.unmatched_devices.iter().filter(|left| left["node"] == "n8");
+        let of_last = status.unmatched_devices.iter().filter(|device| device["node"] == "n8");
         assert_eq!(of_last.count(), 7, "no node's lines keep out another's");
         assert_eq!(status.unmatched_devices[0], json!({"node": "n0", "device": "/dev/sd0", "reason": "too small"}));
         let message = &find(&status, AVAILABLE).message;

@@ -183,9 +183,9 @@ mod tests {
         taken_back.spec.size = Some(signed(GIB));
         assert!(matches!(grow(&taken_back, FACTS), ExpandStep::Wait), "the agent is given time to see that");
         assert!(matches!(grow(&taken_back, ExpandFacts { grace: true, ..FACTS }), ExpandStep::Ask(_)));
-        let left = wishing(Some(2 * GIB), Some("no space"));
+        let failed = wishing(Some(2 * GIB), Some("no space"));
         assert!(
-            matches!(grow(&left, FACTS), ExpandStep::TakeBack(_, Error::Aborted(_))),
+            matches!(grow(&failed, FACTS), ExpandStep::TakeBack(_, Error::Aborted(_))),
             "left by a call that was cut short"
         );
         assert!(

@@ -216,7 +216,7 @@ mod tests {
             volume
         };
         let pools = [pool("a", [3, 3, 1])];
-        for (volumes, left) in [
+        for (volumes, remaining) in [
             (vec![promise(Phase::Pending, "a")], gib(2, 2, 1)),
             (vec![promise(Phase::Accepted, "a"), promise(Phase::Pending, "a")], gib(1, 1, 1)),
             (vec![promise(Phase::Pending, "a"); 9], Capacity::default()),
@@ -225,7 +225,7 @@ mod tests {
                 gib(3, 3, 1),
             ),
         ] {
-            assert_eq!(capacities(&pools, &volumes)["a"], left);
+            assert_eq!(capacities(&pools, &volumes)["a"], remaining);
         }
         let mut other = promise(Phase::Pending, "a");
         other.spec.parameters = BTreeMap::from([("class".to_owned(), "slow".to_owned())]);

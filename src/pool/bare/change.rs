@@ -30,7 +30,7 @@ impl BareDevice {
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
             if !is_zero && budget.is_over() {
                 state.is_wanted = true;
-                return Err(BareError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
+                return Err(BareError::BeingZeroed { remaining: claim.size.saturating_sub(claim.cleaned) });
             }
             self.prove_blank(&mut state, &claim)?;
             if is_zero {

@@ -166,32 +166,33 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
 }
 
 /// Two records of the device say two things, and either may be the older one.
-pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostClaim) -> String {
+pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, reported: &LostClaim) -> String {
     let settle = |volume: &VolumeId| format!("`localpool volume settle {volume} --keep {id}`");
     let is = match (&claim.volume, &claim.erasing) {
         (Some(volume), _) => format!("it holds volume {}", volume.id),
         (None, Some(erasing)) => format!("volume {} is being erased there", erasing.was),
         (None, None) => "it is free".to_owned(),
     };
-    let volumes: Vec<String> = told.volumes().map(|one| format!("volume {} ({})", one.id, one.record.name)).collect();
-    let way_out = match (&told.volume, &claim.volume) {
+    let volumes: Vec<String> =
+        reported.volumes().map(|one| format!("volume {} ({})", one.id, one.record.name)).collect();
+    let way_out = match (&reported.volume, &claim.volume) {
         (None, _) => "the version that wrote it can say more".to_owned(),
-        (Some(_), None) if told.others.is_empty() => format!(
+        (Some(_), None) if reported.others.is_empty() => format!(
             "`localpool disk adopt {id}` takes it with that volume, and `localpool disk release {id}` gives the volume up"
         ),
         (Some(_), of_claim) => {
-            let all = told.volumes().map(|one| &one.id).chain(of_claim.iter().map(|one| &one.id));
+            let all = reported.volumes().map(|one| &one.id).chain(of_claim.iter().map(|one| &one.id));
             let verbs: Vec<String> = all.map(settle).collect();
             format!("to keep the right one, use {}", verbs.join(" or "))
         }
     };
-    let said = match volumes.is_empty() {
+    let named = match volumes.is_empty() {
         true => "a volume that this version cannot read".to_owned(),
         false => volumes.join(" and "),
     };
     format!(
-        "{DISPUTED}: according to the PoolVolumes, {said} is on the device, but according to the journal, {is}; one of \
-         the two was restored from a backup: the node's root disk, or etcd. {way_out}"
+        "{DISPUTED}: according to the PoolVolumes, {named} is on the device, but according to the journal, {is}; one \
+         of the two was restored from a backup: the node's root disk, or etcd. {way_out}"
     )
 }
 

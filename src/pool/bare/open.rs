@@ -51,8 +51,8 @@ impl BareDevice {
     fn open(&self, raw: &RawDisk, whole: Option<&Hardware>) -> Result<Arc<dyn Disk>, NotReady> {
         let failed = |e: &dyn std::error::Error| NotReady::Failed(chain(e));
         let claim = self.claim().map_err(|e| failed(&e))?;
-        if let Some(told) = self.journal.contradiction(&self.id) {
-            return Err(NotReady::Disputed(contradicted(&self.id, &claim, &told)));
+        if let Some(reported) = self.journal.contradiction(&self.id) {
+            return Err(NotReady::Disputed(contradicted(&self.id, &claim, &reported)));
         }
         if let Some(why) = on_another_disk(&claim, whole) {
             return Err(NotReady::Disputed(why));

@@ -26,8 +26,8 @@ use crate::pool::{
 impl PoolDisk {
     /// Opens a disk with localpool's record: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
-    /// Another disk than `id` is refused, and an earlier state of it than what was `seen`.
-    pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, seen: &LastSeen) -> Result<Opened, ApplyError> {
+    /// Another disk than `id` is refused, and an earlier state of it than what was `last_seen`.
+    pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, last_seen: &LastSeen) -> Result<Opened, ApplyError> {
         let found = record::read_record(&*disk);
         if let Some(why) = found.label().and_then(|label| is_another(label, id, owner)) {
             return Err(ApplyError::not_ours(&disk.path(), &why));
@@ -40,7 +40,7 @@ impl PoolDisk {
             }
             other => return Err(ApplyError::not_ours(&disk.path(), &other)),
         };
-        if let Some(earlier) = earlier(&own, seen) {
+        if let Some(earlier) = earlier(&own, last_seen) {
             return Err(ApplyError::Earlier { disk: disk.path().display().to_string(), earlier });
         }
         // Before the first write: what another agent changes is not mended under its hands.

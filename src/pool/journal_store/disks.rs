@@ -65,12 +65,12 @@ impl JournalStore {
     /// it is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is
     /// written.
     pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
-        if self.seen(id).written >= number {
+        if self.last_seen(id).written >= number {
             return Ok(());
         }
         let turn = self.turn();
         // Whoever had the turn before may have seen this change. A disk that was released meanwhile is not missed.
-        if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
+        if self.last_seen(id).written >= number || !self.journal().disks.contains_key(id) {
             return Ok(());
         }
         let before = self.before_look();
@@ -147,8 +147,8 @@ impl JournalStore {
     }
 
     /// What was last seen of a disk with our label.
-    pub fn seen(&self, id: &DiskId) -> LastSeen {
-        self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
+    pub fn last_seen(&self, id: &DiskId) -> LastSeen {
+        self.journal().disks.get(id).map(KnownDisk::last_seen).unwrap_or_default()
     }
 
     /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process

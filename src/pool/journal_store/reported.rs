@@ -61,23 +61,23 @@ impl JournalStore {
 
     /// Volumes are on these devices. Those without a claim had one that was lost, unless a person has given up what was
     /// there. True: there is one more.
-    pub fn learn(&self, told: Vec<ReportedVolume>) -> Result<bool, StoreError> {
+    pub fn learn(&self, reported: Vec<ReportedVolume>) -> Result<bool, StoreError> {
         let claims = if self.knows_volumes() { Claims::KnowBetter } else { Claims::Compare };
-        let hold = |journal: &mut Journal| hold_against(journal, &told, claims);
-        let news = match self.sound() {
+        let hold = |journal: &mut Journal| hold_against(journal, &reported, claims);
+        let is_changed = match self.sound() {
             Ok(()) => self.change(|journal| Ok(hold(journal)))?,
             // It counts in this process, and from when there is a document again.
             Err(_) => self.remember(&self.turn(), hold),
         };
         self.knows_volumes.store(true, Ordering::SeqCst);
-        Ok(news)
+        Ok(is_changed)
     }
 
     /// Which of the two is on the device: the volume of its claim, and not the one of the PoolVolume.
     pub fn keep_claimed(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             let lost = journal.lost.remove(disk).unwrap_or_default();
-            lost.volumes().for_each(|told| journal.part(disk, told.id));
+            lost.volumes().for_each(|volume| journal.part(disk, volume.id));
             Ok(())
         })
     }
@@ -97,10 +97,10 @@ impl ReportedVolume {
 
 /// A contradiction of an earlier start stays, though its object be gone: a person may have deleted it by hand, which
 /// erases nothing, and what the journal says would erase it.
-fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) -> bool {
+fn hold_against(journal: &mut Journal, reported: &[ReportedVolume], claims: Claims) -> bool {
     let before = journal.lost.clone();
     // What was only to be made counts where nothing else was.
-    for one in told.iter().filter(|one| one.is_made).chain(told.iter().filter(|one| !one.is_made)) {
+    for one in reported.iter().filter(|one| one.is_made).chain(reported.iter().filter(|one| !one.is_made)) {
         let disk = &one.disk;
         // A labelled disk says itself what is on it.
         if !may_be_hardware(disk.as_str()) || is_gone(journal, one) {
@@ -110,7 +110,7 @@ fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) 
             None => true,
             // Where both records have one volume in common, the other object is the one that is behind.
             Some(claim) => {
-                let is_shared = || told.iter().any(|other| other.disk == *disk && other.is_of(claim));
+                let is_shared = || reported.iter().any(|other| other.disk == *disk && other.is_of(claim));
                 claims == Claims::Compare && one.contradicts(claim) && !is_shared()
             }
         };
@@ -122,22 +122,22 @@ fn hold_against(journal: &mut Journal, told: &[ReportedVolume], claims: Claims) 
 }
 
 /// Of several volumes on one device a person says which is there.
-fn note(lost: &mut LostClaim, told: &ReportedVolume) {
-    let Some(volume) = &told.volume else { return };
+fn note(lost: &mut LostClaim, reported: &ReportedVolume) {
+    let Some(volume) = &reported.volume else { return };
     if lost.volume.is_none() {
         lost.volume = Some(volume.clone());
-    } else if told.is_made && lost.volumes().all(|known| known.id != volume.id) {
+    } else if reported.is_made && lost.volumes().all(|known| known.id != volume.id) {
         lost.others.push(volume.clone());
     }
 }
 
 /// It is known that the volume is not there, though its object still names the device. A device that was released or
 /// given up may have another one since, of which an older journal knows nothing.
-fn is_gone(journal: &Journal, told: &ReportedVolume) -> bool {
-    let former = journal.former.get(&told.disk);
-    let is_former = former.zip(told.id).is_some_and(|(former, id)| former.contains(&id));
+fn is_gone(journal: &Journal, reported: &ReportedVolume) -> bool {
+    let former = journal.former.get(&reported.disk);
+    let is_former = former.zip(reported.id).is_some_and(|(former, id)| former.contains(&id));
     // One that was only to be made there has nothing to say after that.
-    let is_past = !told.is_made && journal.released.contains(&told.disk);
+    let is_past = !reported.is_made && journal.released.contains(&reported.disk);
     // An earlier version did not write down which volume was given up.
-    is_former || is_past || former.is_none() && journal.given_up.contains(&told.disk)
+    is_former || is_past || former.is_none() && journal.given_up.contains(&reported.disk)
 }

@@ -55,7 +55,7 @@ fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
     let (before, found) = (store.before_look(), disk(&[A]));
     store.note(&one(), 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
     store.know(&one(), found, &before).expect("written");
-    assert_eq!((store.seen(&one()).written, on(&store, &one())), (2, vec![]));
+    assert_eq!((store.last_seen(&one()).written, on(&store, &one())), (2, vec![]));
 }
 
 #[test]

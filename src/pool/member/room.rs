@@ -56,14 +56,14 @@ impl Member {
                     let begun = journal.begin(volume.id, &member.id, state.known())?;
                     (begun, state.create(site, volume).map_err(PoolError::from))
                 };
-                if made.as_ref().is_err_and(left_nothing) {
+                if made.as_ref().is_err_and(left_no_trace) {
                     begun.withdraw()?;
                 }
                 made
             }
             Self::Bare(member) => match member.create(volume, timeout) {
-                Err(BareError::BeingZeroed { left }) => {
-                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
+                Err(BareError::BeingZeroed { remaining }) => {
+                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), remaining });
                 }
                 made => made.map_err(PoolError::from),
             },
@@ -71,7 +71,7 @@ impl Member {
         match made {
             Ok(()) => Ok(Attempt::ByUs),
             Err(error) if is_taken(&error) => Ok(Attempt::ByOther),
-            Err(error) if left_nothing(&error) => Ok(Attempt::Failed(error)),
+            Err(error) if left_no_trace(&error) => Ok(Attempt::Failed(error)),
             Err(error) => Err(error),
         }
     }
@@ -111,13 +111,13 @@ fn zeroed<'m>(
         if !state.is_usable() {
             return Ok(state);
         }
-        let left = to_zero(&mut state)?;
-        if left.is_empty() {
+        let dirty = to_zero(&mut state)?;
+        if dirty.is_empty() {
             return Ok(state);
         }
-        let bytes = left.total();
-        if !zeroed_in_call(&mut state, left, &mut budget)? {
-            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
+        let bytes = dirty.total();
+        if !zeroed_in_call(&mut state, dirty, &mut budget)? {
+            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), remaining: bytes });
         }
         drop(state);
         std::thread::sleep(GIVE_WAY);
@@ -135,11 +135,11 @@ fn is_taken(error: &PoolError) -> bool {
 }
 
 /// Nothing of what was asked for can be on the disk.
-fn left_nothing(error: &PoolError) -> bool {
+fn left_no_trace(error: &PoolError) -> bool {
     is_taken(error)
         || match error {
-            PoolError::Apply(error) => error.left_nothing(),
-            PoolError::Bare(error) => error.left_nothing(),
+            PoolError::Apply(error) => error.left_no_trace(),
+            PoolError::Bare(error) => error.left_no_trace(),
             _ => false,
         }
 }

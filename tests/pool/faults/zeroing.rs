@@ -41,7 +41,7 @@ fn wanted() -> u64 {
 
 fn left(node: &Node) -> u64 {
     let error = node.pool.create(&request("a", BLOCK, wanted())).expect_err("it takes longer than a call");
-    let PoolError::BeingZeroed { left, .. } = error else { panic!("{error:?}") };
+    let PoolError::BeingZeroed { remaining: left, .. } = error else { panic!("{error:?}") };
     assert!(node.pool.volumes().is_empty(), "there is nothing of it before all is zeroed");
     left
 }
@@ -61,7 +61,7 @@ fn zeroing_a_large_volume_goes_on_where_it_was_stopped() {
             let node = start(&host, &layout);
             match node.pool.create(&request("a", BLOCK, wanted())) {
                 Ok(_) => break,
-                Err(PoolError::BeingZeroed { left, .. }) => {
+                Err(PoolError::BeingZeroed { remaining: left, .. }) => {
                     assert!(left < before, "{layout:?}: {left} of {before}");
                     before = left;
                 }

@@ -77,8 +77,8 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
 fn a_label_that_does_not_fit_is_refused_with_both_numbers_and_nothing_is_written() {
     let (dev, _, place) = claimed(512);
     let huge = Label { node: "n".repeat(600_000).into(), ..label(DISK) };
-    let said = write_label(&dev, &huge, Some(place)).unwrap_err().to_string();
-    assert!(said.starts_with("a label of 600") && said.ends_with(" bytes does not fit into 524224"), "{said}");
+    let message = write_label(&dev, &huge, Some(place)).unwrap_err().to_string();
+    assert!(message.starts_with("a label of 600") && message.ends_with(" bytes does not fit into 524224"), "{message}");
     let exhausted = NewestCopy { half: Half::A, sequence: u64::MAX };
     assert!(matches!(write_label(&dev, &label(DISK), Some(exhausted)), Err(LabelError::Exhausted)));
     let unsorted = Label { clean: vec![Extent { start: 9, end: 10 }, Extent { start: 0, end: 5 }], ..label(DISK) };

@@ -232,19 +232,19 @@ fn a_claim_stopped_anywhere_is_nothing_or_is_rolled_forward() {
             write_first(dev, &MARK, &table(dev)).ok()
         };
         let blank = MemoryDisk::new(SIZE, sector);
-        let mut seen = [0; 4];
+        let mut counts = [0; 4];
         for writes in 0..4 {
             for sectors in 0..=34 {
                 for torn in [Torn::Head, Torn::Tail] {
                     let dev = blank.restarted().lose_power(writes, sectors, torn);
                     assert_eq!(claim(&dev), None);
                     let dev = dev.restarted();
-                    seen[go_on_with_claim(&dev)] += 1;
+                    counts[go_on_with_claim(&dev)] += 1;
                     assert_eq!(ours(&dev).choice.stale, []);
                 }
             }
         }
-        assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     }
 }
 
@@ -344,8 +344,8 @@ fn a_label_with_volumes_and_no_table_waits_for_a_person() {
 fn labels_are_not_wiped_under_a_table() {
     let (dev, table, place) = claimed(512);
     write_label(&dev, &releasing(), Some(place)).unwrap();
-    let said = wipe_labels(&dev, DISK).unwrap_err().to_string();
-    assert_eq!(said, "the label cannot be wiped: its partition table is still there");
+    let message = wipe_labels(&dev, DISK).unwrap_err().to_string();
+    assert_eq!(message, "the label cannot be wiped: its partition table is still there");
     let volume = Entry {
         kind: VOLUME_TYPE,
         guid: Uuid::from_u128(3),

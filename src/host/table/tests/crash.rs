@@ -38,19 +38,19 @@ fn a_torn_change_leaves_the_old_table_or_the_new_one() {
     for sector in [512, 4096] {
         let (dev, old) = written(sector);
         let new = old.with(3, None).unwrap().with(77, Some(entry(VOLUME, 77, 5 * MIB, 6 * MIB))).unwrap();
-        let mut seen = [0, 0];
+        let mut counts = [0, 0];
         let change = |dev: &MemoryDisk| drop(write_table(dev, &MARK, &old, &new));
         every_cut(&dev, change, |dev, done| {
             let found = chosen(&dev).table;
             assert!(found == old || found == new);
             assert!(done > 0 || found == old, "before the primary is written the old table holds");
-            seen[usize::from(found == new)] += 1;
+            counts[usize::from(found == new)] += 1;
             if mend(&dev) == old {
                 write_table(&dev, &MARK, &old, &new).unwrap();
             }
             assert_eq!(chosen(&dev), Choice { table: new.clone(), good: Part::Primary, stale: vec![] });
         });
-        assert!(seen[0] > 8 && seen[1] > 8, "{seen:?}");
+        assert!(counts[0] > 8 && counts[1] > 8, "{counts:?}");
     }
 }
 

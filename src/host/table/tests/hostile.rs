@@ -40,10 +40,10 @@ fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> MemoryDisk {
 }
 
 fn says(dev: &MemoryDisk) -> String {
-    let said = read_copies(dev).primary.unwrap_err().to_string();
-    assert!(matches!(refused(dev), TableRefusal::OfOthers(_)), "{said}: a sealed table must not be written over");
+    let message = read_copies(dev).primary.unwrap_err().to_string();
+    assert!(matches!(refused(dev), TableRefusal::OfOthers(_)), "{message}: a sealed table must not be written over");
     assert!(dev.largest_read() <= LONGEST_READ, "{} bytes were read", dev.largest_read());
-    said
+    message
 }
 
 #[test]

@@ -159,12 +159,12 @@ fn a_number_never_changes_and_foreign_entries_stay_bit_for_bit() {
 fn an_edit_that_would_not_hold_together_is_refused_in_words() {
     let (_, table) = written(512);
     let at = |start, end| Some(entry(VOLUME, 9, start, end));
-    let said = |number, entry| table.with(number, entry).unwrap_err().to_string();
-    assert_eq!(said(0, at(5 * MIB, 6 * MIB)), "partition number 0 is not in 1..=128");
-    assert_eq!(said(129, at(5 * MIB, 6 * MIB)), "partition number 129 is not in 1..=128");
-    assert_eq!(said(129, None), "partition number 129 is not in 1..=128");
-    assert_eq!(said(2, at(3 * MIB, 6 * MIB)), "partitions 3 and 2 overlap");
-    assert_eq!(said(2, at(0, MIB)), "partition 2 at 0..1048576 is outside the usable space 17408..16760320");
+    let message_of = |number, entry| table.with(number, entry).unwrap_err().to_string();
+    assert_eq!(message_of(0, at(5 * MIB, 6 * MIB)), "partition number 0 is not in 1..=128");
+    assert_eq!(message_of(129, at(5 * MIB, 6 * MIB)), "partition number 129 is not in 1..=128");
+    assert_eq!(message_of(129, None), "partition number 129 is not in 1..=128");
+    assert_eq!(message_of(2, at(3 * MIB, 6 * MIB)), "partitions 3 and 2 overlap");
+    assert_eq!(message_of(2, at(0, MIB)), "partition 2 at 0..1048576 is outside the usable space 17408..16760320");
     assert!(matches!(table.with(2, at(15 * MIB, SIZE)), Err(TableError::Outside { number: 2, .. })));
     assert!(matches!(table.with(2, at(5 * MIB, 5 * MIB)), Err(TableError::Bounds { number: 2, .. })));
     assert!(matches!(table.with(2, at(6 * MIB, 5 * MIB)), Err(TableError::Bounds { number: 2, .. })));
@@ -213,7 +213,7 @@ fn the_lowest_free_number_is_given_and_a_full_table_has_none() {
 fn a_table_that_changed_underneath_is_not_written_over() {
     let (dev, table) = written(512);
     let new = table.with(3, None).unwrap();
-    let said = |other: &Table| {
+    let message_of = |other: &Table| {
         let dev = MemoryDisk::new(SIZE, 512);
         write_first(&dev, &MARK, other).unwrap();
         let dev = dev.restarted();
@@ -222,10 +222,13 @@ fn a_table_that_changed_underneath_is_not_written_over() {
         error.to_string()
     };
     let began = "another program has changed the table: partition ";
-    assert_eq!(said(&table.with(7, Some(entry(THEIRS, 7, 5 * MIB, 6 * MIB))).unwrap()), format!("{began}7 is new"));
-    assert_eq!(said(&table.with(3, None).unwrap()), format!("{began}3 is gone"));
+    assert_eq!(
+        message_of(&table.with(7, Some(entry(THEIRS, 7, 5 * MIB, 6 * MIB))).unwrap()),
+        format!("{began}7 is new")
+    );
+    assert_eq!(message_of(&table.with(3, None).unwrap()), format!("{began}3 is gone"));
     let renamed = Entry { name: Name::tail("x"), ..foreign() };
-    assert_eq!(said(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is a different one"));
+    assert_eq!(message_of(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is a different one"));
     write_table(&dev, &MARK, &table, &new).unwrap();
 }
 
@@ -260,8 +263,8 @@ fn a_first_table_goes_only_where_there_is_none() {
     let dos = MemoryDisk::new(SIZE, 512);
     dos.poke(446, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
     dos.poke(510, &[0x55, 0xaa]);
-    let said = write_first(&dos, &MARK, &table).unwrap_err().to_string();
-    assert_eq!(said, "the disk already holds a DOS partition table or boot sector");
+    let message = write_first(&dos, &MARK, &table).unwrap_err().to_string();
+    assert_eq!(message, "the disk already holds a DOS partition table or boot sector");
     assert_eq!((dev.ops(), dos.ops()), (vec![], vec![]));
     write_first(&dev, &MARK, &table).unwrap();
 }
@@ -312,9 +315,9 @@ fn a_grown_disk_keeps_its_table_until_the_table_is_grown_too() {
 #[test]
 fn a_disk_that_shrank_is_refused() {
     let (dev, _) = written(512);
-    let said = refused(&dev.resized(SIZE / 2));
+    let message = refused(&dev.resized(SIZE / 2));
     assert_eq!(
-        said,
+        message,
         TableRefusal::OfOthers("the table is for a disk of 16777216 bytes, but this disk has 8388608".into())
     );
 }
