@@ -98,7 +98,7 @@ pub struct Mapping {
 #[error("{what} of {disk} at {range}")]
 pub struct IoError {
     pub what: &'static str,
-    pub disk: String,
+    pub disk: PathBuf,
     pub range: Extent,
     #[source]
     pub source: std::io::Error,

@@ -161,7 +161,7 @@ impl RealDisk {
     }
 
     fn failed(&self, what: &'static str, range: Extent, source: io::Error) -> IoError {
-        IoError { what, disk: self.path.display().to_string(), range, source }
+        IoError { what, disk: self.path.clone(), range, source }
     }
 
     /// The range, if it lies on the disk and consists of whole sectors.

@@ -144,7 +144,7 @@ impl BareDevice {
 
     /// Waits for others as long as that is worth while.
     pub fn lock_within(&self, timeout: Duration) -> Result<DeviceLockGuard<'_, BareState>, BareError> {
-        let stuck = |stuck| BareError::Stuck { disk: self.shown().path().display().to_string(), stuck };
+        let stuck = |stuck| BareError::Stuck { disk: self.shown().path(), stuck };
         self.lock.lock_within(timeout).map_err(stuck)
     }
 

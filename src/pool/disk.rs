@@ -54,10 +54,11 @@ impl PoolDisk {
         match record::read_record(&*disk) {
             Record::Nothing => {}
             found => {
-                return Err(ApplyError::NotBlank { disk: disk.path().display().to_string(), found: found.to_string() });
+                return Err(ApplyError::NotBlank { disk: disk.path(), found: found.to_string() });
             }
         }
-        let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| ApplyError::plan(&disk.path(), source))?;
+        let (plan, content) =
+            claim(wanted, Uuid::new_v4).map_err(|source| ApplyError::Plan { disk: disk.path(), source })?;
         let mut this = Self { disk, content, place: None, is_mirrored: false, outnumbered: 0, lost: None };
         this.perform(&plan)?;
         this.warn_unless(this.hold());
@@ -93,16 +94,16 @@ impl PoolDisk {
     /// Makes a plan from what the disk holds, and performs it.
     pub fn change(&mut self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<(), ApplyError> {
         if let Some(found) = &self.lost {
-            return Err(ApplyError::not_ours(&self.disk.path(), found));
+            return Err(ApplyError::not_ours(self.disk.path(), found));
         }
-        let plan = make(&self.content).map_err(|source| ApplyError::plan(&self.disk.path(), source))?;
+        let plan = make(&self.content).map_err(|source| ApplyError::Plan { disk: self.disk.path(), source })?;
         self.perform(&plan)
     }
 
     /// What must be zeroed before that change: in pieces, each of them durable, as it takes longer than others want to
     /// wait. What is little is a part of the change itself.
     pub fn to_zero(&self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<ExtentSet, ApplyError> {
-        let plan = make(&self.content).map_err(|source| ApplyError::plan(&self.disk.path(), source))?;
+        let plan = make(&self.content).map_err(|source| ApplyError::Plan { disk: self.disk.path(), source })?;
         let zeroed = plan.zeroed();
         Ok(if zeroed.total() > AT_ONCE { zeroed } else { ExtentSet::default() })
     }
@@ -111,7 +112,7 @@ impl PoolDisk {
     /// given away nor erased before it could be unmapped.
     pub fn recover_mappings(&mut self) -> Result<(), ApplyError> {
         let mapped = self.disk.mapped();
-        let mapped = mapped.map_err(|e| ApplyError::step(&self.disk.path(), "list the mapped partitions", e.into()))?;
+        let mapped = mapped.map_err(|e| ApplyError::step(self.disk.path(), "list the mapped partitions", e.into()))?;
         for step in recover_mappings(&self.content, &mapped).0 {
             let stale = match &step {
                 Step::Unmap(number) => mapped.iter().find(|m| m.number == *number),
@@ -156,7 +157,7 @@ impl PoolDisk {
 
     /// Whether the disk could be released.
     pub fn can_release(&self) -> Result<(), ApplyError> {
-        release(&self.content).map(drop).map_err(|source| ApplyError::plan(&self.disk.path(), source))
+        release(&self.content).map(drop).map_err(|source| ApplyError::Plan { disk: self.disk.path(), source })
     }
 
     /// Releases the disk, blank. It must hold no volume.

@@ -5,6 +5,7 @@
 //! space stays on offer, to filesystems as it is and to block volumes as far as it is clean. Where the device zeroes by
 //! itself only what a volume waits for is cleaned: see [`zeroed_in_call`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ pub fn prove_erased(disk: &dyn BlockDevice, extent: Extent, policy: ErasePolicy)
         zero(disk, extent)?;
         if !samples_are_zero(disk, extent)? {
             let source = std::io::Error::other("the range does not read as zeros after it was zeroed");
-            return Err(IoError { what: "verify", disk: String::new(), range: extent, source });
+            return Err(IoError { what: "verify", disk: PathBuf::new(), range: extent, source });
         }
     }
     Ok(())
@@ -236,5 +237,5 @@ pub(super) fn clean(state: &mut LabelledState, extent: Extent) -> Result<u64, Ap
 
 fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, trace: Trace, source: IoError) -> ApplyError {
     let source = Box::new(StepError::Io(source));
-    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), trace, source }
+    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path(), trace, source }
 }

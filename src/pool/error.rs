@@ -2,7 +2,7 @@
 //! it, the journal. Values only.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::choose::NoPlace;
 use super::earlier::Earlier;
@@ -89,7 +89,7 @@ pub enum ApplyError {
     #[error("could not {step} of {disk}")]
     Step {
         step: String,
-        disk: String,
+        disk: PathBuf,
         trace: Trace,
         #[source]
         source: Box<StepError>,
@@ -97,16 +97,16 @@ pub enum ApplyError {
     /// Nothing has changed, and the caller may come back.
     #[error("{disk} was not changed, because other processes hold its lock")]
     Locked {
-        disk: String,
+        disk: PathBuf,
         #[source]
         source: HostError,
     },
     /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
     #[error("{disk} was not changed: {stuck}")]
-    Stuck { disk: String, stuck: LockTimeout },
+    Stuck { disk: PathBuf, stuck: LockTimeout },
     #[error("{disk} is not used, because another process, perhaps another agent, holds it")]
     Held {
-        disk: String,
+        disk: PathBuf,
         #[source]
         source: HostError,
     },
@@ -114,14 +114,14 @@ pub enum ApplyError {
         "{disk} is in an earlier state: {earlier}. Bring back its latest state, or use the disk as it is with \
          `localpool disk adopt {disk}`"
     )]
-    Earlier { disk: String, earlier: Earlier },
+    Earlier { disk: PathBuf, earlier: Earlier },
     #[error("{disk} is not a disk of this pool: {why}")]
-    NotOurs { disk: String, why: String },
+    NotOurs { disk: PathBuf, why: String },
     #[error("{disk} is not blank any more, and was not written: {found}")]
-    NotBlank { disk: String, found: String },
+    NotBlank { disk: PathBuf, found: String },
     #[error("could not plan a change of {disk}")]
     Plan {
-        disk: String,
+        disk: PathBuf,
         #[source]
         source: PlanError,
     },
@@ -175,17 +175,12 @@ impl ApplyError {
     }
 
     /// A step that may have changed the disk.
-    pub(super) fn step(disk: &Path, step: &str, source: StepError) -> Self {
-        let (step, disk) = (step.to_owned(), disk.display().to_string());
-        Self::Step { step, disk, trace: Trace::Possible, source: Box::new(source) }
+    pub(super) fn step(disk: PathBuf, step: &str, source: StepError) -> Self {
+        Self::Step { step: step.to_owned(), disk, trace: Trace::Possible, source: Box::new(source) }
     }
 
-    pub(super) fn plan(disk: &Path, source: PlanError) -> Self {
-        Self::Plan { disk: disk.display().to_string(), source }
-    }
-
-    pub(super) fn not_ours(disk: &Path, why: &dyn fmt::Display) -> Self {
-        Self::NotOurs { disk: disk.display().to_string(), why: why.to_string() }
+    pub(super) fn not_ours(disk: PathBuf, why: &dyn fmt::Display) -> Self {
+        Self::NotOurs { disk, why: why.to_string() }
     }
 
     /// Somebody has the partition open: nothing has changed, and the caller may come back.
@@ -237,7 +232,7 @@ pub enum BareError {
     Away { disk: DiskId, why: String },
     /// Nothing has changed, and the caller may come back.
     #[error("the device {disk} was not changed: {stuck}")]
-    Stuck { disk: String, stuck: LockTimeout },
+    Stuck { disk: PathBuf, stuck: LockTimeout },
     /// Nothing of the volume is there before that is done.
     #[error("the device is being zeroed: {remaining} bytes are left")]
     BeingZeroed { remaining: u64 },

@@ -129,7 +129,7 @@ impl LabelledDisk {
 
     /// Waits for others as long as that is worth while.
     pub fn lock_within(&self, timeout: Duration) -> Result<DeviceLockGuard<'_, LabelledState>, ApplyError> {
-        let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.display().to_string(), stuck };
+        let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.clone(), stuck };
         self.lock.lock_within(timeout).map_err(stuck)
     }
 
@@ -271,10 +271,7 @@ impl LabelledState {
 
     /// The open disk, or why there is none to work on.
     pub fn disk(&mut self) -> Result<&mut PoolDisk, ApplyError> {
-        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs {
-            disk: raw.path.display().to_string(),
-            why: why.to_owned(),
-        };
+        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs { disk: raw.path.clone(), why: why.to_owned() };
         match (&mut self.holding, &self.standing) {
             (Holding::Open(disk), Standing::Ready) => Ok(disk),
             (_, Standing::NotReady(why)) => Err(gone(why, &self.raw)),

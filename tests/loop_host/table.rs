@@ -124,7 +124,7 @@ impl BlockDevice for Dev {
 
 impl Dev {
     fn error(&self, what: &'static str, start: u64, source: std::io::Error) -> IoError {
-        IoError { what, disk: self.device.path().to_owned(), range: Extent { start, end: start }, source }
+        IoError { what, disk: self.device.path().into(), range: Extent { start, end: start }, source }
     }
 }
 

@@ -189,7 +189,7 @@ impl Platter {
     }
 
     fn begin(&self, what: &'static str, range: Extent) -> Result<MutexGuard<'_, State>, IoError> {
-        let error = |source: std::io::Error| IoError { what, disk: self.name.clone(), range, source };
+        let error = |source: std::io::Error| IoError { what, disk: self.name.clone().into(), range, source };
         self.until_it_answers(what);
         self.power.check().map_err(error)?;
         let mut state = self.state();
@@ -214,7 +214,7 @@ impl Platter {
         effect.apply(&mut state.now);
         state.pending.push(effect);
         drop(state);
-        self.power.spend().map_err(|source| IoError { what, disk: self.name.clone(), range, source })
+        self.power.spend().map_err(|source| IoError { what, disk: self.name.clone().into(), range, source })
     }
 }
 
@@ -247,7 +247,7 @@ impl BlockDevice for FakeDisk {
         let state = self.platter.begin("read", range)?;
         if !state.now.is_readable(range) {
             let source = std::io::Error::from_raw_os_error(nix::libc::EIO);
-            return Err(IoError { what: "read", disk: self.name.clone(), range, source });
+            return Err(IoError { what: "read", disk: self.name.clone().into(), range, source });
         }
         state.now.read(offset, buf);
         Ok(())
@@ -277,7 +277,7 @@ impl BlockDevice for FakeDisk {
         self.platter.begin("sync", nothing).map(drop)?;
         self.platter.power.spend().map_err(|source| IoError {
             what: "sync",
-            disk: self.name.clone(),
+            disk: self.name.clone().into(),
             range: nothing,
             source,
         })?;

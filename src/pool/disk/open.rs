@@ -30,7 +30,7 @@ impl PoolDisk {
     pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, last_seen: &LastSeen) -> Result<Opened, ApplyError> {
         let found = record::read_record(&*disk);
         if let Some(why) = found.label().and_then(|label| is_another(label, id, owner)) {
-            return Err(ApplyError::not_ours(&disk.path(), &why));
+            return Err(ApplyError::not_ours(disk.path(), &why));
         }
         let own = match found {
             Record::Ours(own) | Record::UnfinishedClaim(own) => own,
@@ -38,15 +38,15 @@ impl PoolDisk {
             Record::UnfinishedRelease { table, label: _ } => {
                 return end_release(&*disk, &table).map(|()| Opened::Blank);
             }
-            other => return Err(ApplyError::not_ours(&disk.path(), &other)),
+            other => return Err(ApplyError::not_ours(disk.path(), &other)),
         };
         if let Some(earlier) = earlier(&own, last_seen) {
-            return Err(ApplyError::Earlier { disk: disk.path().display().to_string(), earlier });
+            return Err(ApplyError::Earlier { disk: disk.path(), earlier });
         }
         // Before the first write: what another agent changes is not mended under its hands.
         prove_unheld(&*disk)?;
         // A process that was killed may have written it, and not synced it: from here on callers hear that it is there.
-        disk.sync().map_err(|e| ApplyError::step(&disk.path(), "sync what is found", e.into()))?;
+        disk.sync().map_err(|e| ApplyError::step(disk.path(), "sync what is found", e.into()))?;
         mend_tables(&*disk, &own.choice)?;
         Self::take_up(disk, *own).map(Opened::Ours)
     }
@@ -82,7 +82,7 @@ impl PoolDisk {
     /// slots stay as they are.
     fn follow_growth(&mut self) -> Result<(), ApplyError> {
         let grown = self.content.table.grown(self.content.geometry.size);
-        let grown = grown.map_err(|e| ApplyError::plan(&self.disk.path(), e.into()))?;
+        let grown = grown.map_err(|e| ApplyError::Plan { disk: self.disk.path(), source: e.into() })?;
         if grown.size() == self.content.table.size() {
             return Ok(());
         }
@@ -115,13 +115,13 @@ fn undo_claim(disk: &dyn Disk, table: &Table) -> Result<(), ApplyError> {
     prove_unheld(disk)?;
     let _guard = lock(disk)?;
     let wiped = table::wipe_backup(disk, &MARK, table);
-    wiped.map_err(|e| ApplyError::step(&disk.path(), "undo a torn claim", e.into()))
+    wiped.map_err(|e| ApplyError::step(disk.path(), "undo a torn claim", e.into()))
 }
 
 fn end_release(disk: &dyn Disk, table: &Table) -> Result<(), ApplyError> {
     prove_unheld(disk)?;
     let _guard = lock(disk)?;
-    wipe(disk, table).map_err(|source| ApplyError::step(&disk.path(), "end the release", source))
+    wipe(disk, table).map_err(|source| ApplyError::step(disk.path(), "end the release", source))
 }
 
 fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
@@ -131,7 +131,7 @@ fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
     tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
     let _guard = lock(disk)?;
     let mended = table::repair(disk, &MARK, &choice.table);
-    mended.map_err(|e| ApplyError::step(&disk.path(), "repair the partition table", e.into()))
+    mended.map_err(|e| ApplyError::step(disk.path(), "repair the partition table", e.into()))
 }
 
 /// Whoever changes a disk of the pool holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped
@@ -145,5 +145,5 @@ fn prove_unheld(disk: &dyn Disk) -> Result<(), ApplyError> {
 }
 
 fn held(disk: &dyn Disk, source: HostError) -> ApplyError {
-    ApplyError::Held { disk: disk.path().display().to_string(), source }
+    ApplyError::Held { disk: disk.path(), source }
 }

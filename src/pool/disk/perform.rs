@@ -38,7 +38,7 @@ impl PoolDisk {
                 is_looked_at = true;
             }
             if let Err(source) = self.step(step) {
-                let disk = self.disk.path().display().to_string();
+                let disk = self.disk.path();
                 let is_begun = first.is_some_and(|first| index >= first);
                 let trace = if is_begun { Trace::Possible } else { Trace::None };
                 let error = ApplyError::Step { step: step.to_string(), disk, trace, source: Box::new(source) };
@@ -56,11 +56,11 @@ impl PoolDisk {
     /// said.
     pub fn prove_unchanged(&mut self) -> Result<(), ApplyError> {
         if let Some(found) = &self.lost {
-            return Err(ApplyError::not_ours(&self.disk.path(), found));
+            return Err(ApplyError::not_ours(self.disk.path(), found));
         }
         let Err(source) = self.unchanged() else { return Ok(()) };
         self.look_again(chain(&source));
-        let (step, disk) = ("find the disk as it was".to_owned(), self.disk.path().display().to_string());
+        let (step, disk) = ("find the disk as it was".to_owned(), self.disk.path());
         Err(ApplyError::Step { step, disk, trace: Trace::None, source: Box::new(source) })
     }
 
@@ -151,8 +151,8 @@ impl PoolDisk {
 /// flock LOCK_EX, so that udev neither reads nor probes a table in between.
 pub(super) fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + '_>, ApplyError> {
     disk.exclusive().map_err(|source| match source {
-        HostError::Busy { .. } => ApplyError::Locked { disk: disk.path().display().to_string(), source },
-        failed => ApplyError::step(&disk.path(), "lock the node", failed.into()),
+        HostError::Busy { .. } => ApplyError::Locked { disk: disk.path(), source },
+        failed => ApplyError::step(disk.path(), "lock the node", failed.into()),
     })
 }
 
