@@ -18,19 +18,33 @@ enum Token {
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-/// A pattern that cannot be read; the words say why.
+/// A pattern that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the glob {pattern:?} {why}")]
+#[error("the glob {pattern:?} {fault}")]
 pub struct GlobError {
     pub pattern: String,
-    why: &'static str,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("is empty")]
+    Empty,
+    #[error("ends in a backslash")]
+    LastBackslash,
+    #[error("has a backslash before a slash")]
+    EscapedSlash,
+    #[error("has a [ without its ]")]
+    OpenClass,
+    #[error("has a range that runs backwards")]
+    BackwardRange,
 }
 
 impl Glob {
     pub fn parse(pattern: &str) -> Result<Self, GlobError> {
-        let fail = |why| GlobError { pattern: pattern.to_owned(), why };
+        let fail = |fault| GlobError { pattern: pattern.to_owned(), fault };
         if pattern.is_empty() {
-            return Err(fail("is empty"));
+            return Err(fail(Fault::Empty));
         }
         let mut parts = vec![Vec::new()];
         let mut chars = pattern.chars();
@@ -43,11 +57,11 @@ impl Glob {
                 '*' => Token::Any,
                 '?' => Token::AnyOne,
                 '[' => class(&mut chars).map_err(fail)?,
-                '\\' => Token::One(chars.next().ok_or_else(|| fail("ends in a backslash"))?),
+                '\\' => Token::One(chars.next().ok_or_else(|| fail(Fault::LastBackslash))?),
                 c => Token::One(c),
             };
             if token == Token::One('/') {
-                return Err(fail("has a backslash before a slash"));
+                return Err(fail(Fault::EscapedSlash));
             }
             if let Some(part) = parts.last_mut() {
                 part.push(token);
@@ -68,8 +82,7 @@ impl Glob {
 }
 
 /// What stands between `[` and `]`; a `]` in first place is meant as it is.
-fn class(chars: &mut std::str::Chars<'_>) -> Result<Token, &'static str> {
-    const OPEN: &str = "has a [ without its ]";
+fn class(chars: &mut std::str::Chars<'_>) -> Result<Token, Fault> {
     let mut rest = chars.clone();
     let negated = matches!(rest.next(), Some('!' | '^'));
     if negated {
@@ -77,24 +90,24 @@ fn class(chars: &mut std::str::Chars<'_>) -> Result<Token, &'static str> {
     }
     let mut ranges = Vec::new();
     loop {
-        let low = match chars.next().ok_or(OPEN)? {
+        let low = match chars.next().ok_or(Fault::OpenClass)? {
             ']' if !ranges.is_empty() => return Ok(Token::Class { negated, ranges }),
-            '\\' => chars.next().ok_or(OPEN)?,
+            '\\' => chars.next().ok_or(Fault::OpenClass)?,
             c => c,
         };
         let mut ahead = chars.clone();
         let range = ahead.next() == Some('-') && !matches!(ahead.next(), None | Some(']'));
         let high = if range {
             chars.next();
-            match chars.next().ok_or(OPEN)? {
-                '\\' => chars.next().ok_or(OPEN)?,
+            match chars.next().ok_or(Fault::OpenClass)? {
+                '\\' => chars.next().ok_or(Fault::OpenClass)?,
                 c => c,
             }
         } else {
             low
         };
         if low > high {
-            return Err("has a range that runs backwards");
+            return Err(Fault::BackwardRange);
         }
         ranges.push((low, high));
     }

@@ -14,35 +14,58 @@ use super::raw::DevNo;
 
 /// A line that mountinfo does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: no {missing}")]
 pub struct ParseError {
     pub line: usize,
-    pub what: &'static str,
+    pub missing: MissingField,
+}
+
+/// What a line lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MissingField {
+    #[error("device number in the third field")]
+    Device,
+    #[error("root")]
+    Root,
+    #[error("mount point")]
+    Target,
+    #[error("mount options")]
+    Options,
+    #[error("separator before the filesystem type")]
+    Separator,
+    #[error("filesystem type")]
+    FsType,
+}
+
+/// A line of the table.
+struct Row {
+    mount: Mount,
+    /// It is writable by its own options, on a superblock that is read-only.
+    has_turned: bool,
 }
 
 /// Reads a mount table. Of `rw` and `ro` exactly one is in a mount's options: `ro` if the mount or
 /// its superblock is read-only.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Mount>, ParseError> {
-    rows(text.as_ref()).map(|row| Ok(row?.0)).collect()
+    rows(text.as_ref()).map(|row| Ok(row?.mount)).collect()
 }
 
-/// Each mount, and whether it is writable by its own options on a superblock that is read-only.
-fn rows(text: &[u8]) -> impl Iterator<Item = Result<(Mount, bool), ParseError>> {
+fn rows(text: &[u8]) -> impl Iterator<Item = Result<Row, ParseError>> {
     text.split(|byte| *byte == b'\n')
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
-        .map(|(index, line)| parse_line(line).map_err(|what| ParseError { line: index + 1, what }))
+        .map(|(index, line)| parse_line(line).map_err(|missing| ParseError { line: index + 1, missing }))
 }
 
-fn parse_line(line: &[u8]) -> Result<(Mount, bool), &'static str> {
+fn parse_line(line: &[u8]) -> Result<Row, MissingField> {
     // By single spaces, not by runs of them: the source of a mount may be empty.
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
-    let device = fields.next().and_then(devno).ok_or("no device number in the third field")?;
-    let root = fields.next().ok_or("no root")?;
-    let target = fields.next().ok_or("no mount point")?;
-    let own = fields.next().ok_or("no mount options")?;
-    fields.find(|field| *field == b"-").ok_or("no separator before the filesystem type")?;
-    let fs_type = fields.next().filter(|kind| !kind.is_empty()).ok_or("no filesystem type")?;
+    let device = fields.next().and_then(devno).ok_or(MissingField::Device)?;
+    let root = fields.next().ok_or(MissingField::Root)?;
+    let target = fields.next().ok_or(MissingField::Target)?;
+    let own = fields.next().ok_or(MissingField::Options)?;
+    fields.find(|field| *field == b"-").ok_or(MissingField::Separator)?;
+    let fs_type = fields.next().filter(|kind| !kind.is_empty()).ok_or(MissingField::FsType)?;
     let source = fields.next().unwrap_or_default();
     // Some filesystems write their options unescaped, so the rest of the line is all options.
     let (own, superblock) = (text(own), text(&fields.collect::<Vec<_>>().join(&b' ')));
@@ -56,7 +79,7 @@ fn parse_line(line: &[u8]) -> Result<(Mount, bool), &'static str> {
         source: text(source),
         options: options(&own, &superblock),
     };
-    Ok((mount, has_turned))
+    Ok(Row { mount, has_turned })
 }
 
 pub(super) fn devno(field: &[u8]) -> Option<DevNo> {
@@ -126,7 +149,7 @@ pub fn has_turned_read_only(proc: &Path, mount: &Mount) -> Result<bool, HostErro
 
 fn has_turned(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
     for row in rows(text) {
-        let (mount, has_turned) = row?;
+        let Row { mount, has_turned } = row?;
         if has_turned && mount.device == device {
             return Ok(true);
         }

@@ -38,11 +38,23 @@ enum Language {
     Scsi,
 }
 
+/// Why a disk is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NotAsked {
+    #[error("only whole NVMe, SATA and SAS disks report their health")]
+    NoDisk,
+    #[error("it is not an NVMe, SATA or SAS disk")]
+    OtherDisk,
+    /// Bridges are known to stop at commands that they do not know.
+    #[error("it is behind a USB bridge, which is not asked")]
+    UsbBridge,
+}
+
 /// Asks a disk.
 pub fn ask(disk: &RawDisk) -> DiskReport {
     let language = match language(disk) {
         Ok(language) => language,
-        Err(why) => return unknown(why),
+        Err(why) => return unknown(&why.to_string()),
     };
     let answer = open_verified(disk, Mode::Read, libc::O_NONBLOCK).and_then(|file| speak(&file, disk, language));
     answer.unwrap_or_else(|error| unknown(&chain(&error)))
@@ -56,16 +68,15 @@ fn warns(of: DiskWarning) -> DiskReport {
     DiskReport { warnings: vec![of.clone()], ..DiskReport::of(Health::Failing(of.to_string())) }
 }
 
-fn language(disk: &RawDisk) -> Result<Language, &'static str> {
+fn language(disk: &RawDisk) -> Result<Language, NotAsked> {
     if disk.kind != DeviceKind::Disk {
-        return Err("only whole NVMe, SATA and SAS disks report their health");
+        return Err(NotAsked::NoDisk);
     }
     match disk.transport.as_deref() {
         _ if disk.name.starts_with("nvme") => Ok(Language::Nvme),
-        _ if !disk.name.starts_with("sd") => Err("it is not an NVMe, SATA or SAS disk"),
+        _ if !disk.name.starts_with("sd") => Err(NotAsked::OtherDisk),
         Some("sata") => Ok(Language::Ata),
-        // Bridges are known to stop at commands that they do not know.
-        Some("usb") => Err("it is behind a USB bridge, which is not asked"),
+        Some("usb") => Err(NotAsked::UsbBridge),
         _ => Ok(Language::Scsi),
     }
 }
