@@ -39,10 +39,10 @@ fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Optio
         version.problem(format!("is not {API_VERSION}"));
     }
     let metadata = metadata::read(object.field(&["metadata"]));
-    let (mut spec, given) = object.field(&["spec"]).required().object();
+    let mut spec = object.field(&["spec"]).required().object();
     object.ignore(&["status"]);
     object.finish();
-    if !given {
+    if !spec.is_given() {
         return None;
     }
     let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
@@ -112,7 +112,7 @@ struct FirstPlaces {
 }
 
 fn read_entry(entry: Field<'_, '_>, places: &mut FirstPlaces) -> ClassDevices {
-    let (mut object, _) = entry.object();
+    let mut object = entry.object();
     let class_field = object.field(&["storageClassName"]).required();
     let class = class_field.string().unwrap_or_default().to_owned();
     if class_field.is_given() && !metadata::is_object_name(&class) {

@@ -32,7 +32,7 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Inva
                 .add("metadata.name", format!("is not {DISCOVERY_NAME}: the only LocalVolumeDiscovery has this name"));
         }
         // All of its fields are optional.
-        let (mut spec, _) = object.field(&["spec"]).object();
+        let mut spec = object.field(&["spec"]).object();
         let node = node_selector::read(spec.field(&["nodeSelector"]), node);
         let _ = read_tolerations(&spec.field(&["tolerations"]));
         spec.finish();

@@ -97,10 +97,10 @@ fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> O
         version.problem(format!("is not {API_VERSION}"));
     }
     let metadata = metadata::read(object.field(&["metadata"]));
-    let (spec, given) = object.field(&["spec"]).required().object();
+    let spec = object.field(&["spec"]).required().object();
     object.ignore(&["status"]);
     object.finish();
-    if !given {
+    if !spec.is_given() {
         return None;
     }
     read_spec(spec, metadata, node, position)
@@ -187,7 +187,7 @@ fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
 
 fn read_partitioning(field: Field<'_, '_>, filter: &ReadFilter) -> Layout {
     let path = field.path().to_owned();
-    let (mut object, is_object) = field.object();
+    let mut object = field.object();
     let size_field = object.field(&["partSize", "size"]);
     let size = size_field.quantity();
     let count_field = object.field(&["count"]);
@@ -199,7 +199,7 @@ fn read_partitioning(field: Field<'_, '_>, filter: &ReadFilter) -> Layout {
         mode_field
             .problem("is Dynamic, which allows neither partSize nor count: each volume gets the size that it requests");
     }
-    if is_object && !written && !mode_field.is_given() {
+    if object.is_given() && !written && !mode_field.is_given() {
         mode_field
             .problem(format!("is missing, and so are partSize and count: {path} must say how to partition the disks"));
     }

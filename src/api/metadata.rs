@@ -36,7 +36,7 @@ pub struct Metadata {
 
 /// Reads the field; `None` if it has no usable name.
 pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
-    let (mut object, _) = field.required().object();
+    let mut object = field.required().object();
     object.ignore(&IGNORED);
     let name_field = object.field(&["name"]).required();
     let name = name_field.string();

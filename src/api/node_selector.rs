@@ -51,7 +51,7 @@ pub fn read(field: Field<'_, '_>, node: &Node) -> NodeMatch {
     if !field.is_given() {
         return NodeMatch::Selected;
     }
-    let (mut selector, _) = field.object();
+    let mut selector = field.object();
     let terms = selector.field(&["nodeSelectorTerms"]).required();
     let read = terms.list();
     if read.as_ref().is_some_and(Vec::is_empty) {
@@ -74,7 +74,7 @@ pub fn may_select(selector: &Value, node: &Node) -> bool {
 }
 
 fn term_selects(term: Field<'_, '_>, node: &Node) -> bool {
-    let (mut term, _) = term.object();
+    let mut term = term.object();
     let labels = requirements(&mut term, "matchExpressions", |field, key, operator, values| {
         let holds = check(operator, node.labels.get(key).map(String::as_str), values);
         if holds.is_none() {
@@ -109,7 +109,7 @@ fn requirements(
 ) -> Vec<bool> {
     let list = term.field(&[name]).list().unwrap_or_default();
     let read = |element: Field<'_, '_>| {
-        let (mut requirement, _) = element.object();
+        let mut requirement = element.object();
         let key = requirement.field(&["key"]).required();
         let key_text = key.string().unwrap_or_default();
         let operator = requirement.field(&["operator"]).required().one_of(&OPERATORS, Case::Exact);

@@ -110,7 +110,7 @@ impl<'v, 'p> At<'v, 'p> {
     }
 
     pub fn object(self) -> Object<'v, 'p> {
-        Field { path: self.path.to_owned(), value: Some(self.value), problems: self.problems }.object().0
+        Field { path: self.path.to_owned(), value: Some(self.value), problems: self.problems }.object()
     }
 }
 
@@ -139,6 +139,10 @@ impl<'v, 'p> Object<'v, 'p> {
 
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    pub fn is_given(&self) -> bool {
+        self.fields.is_some()
     }
 
     pub fn finish(self) {
@@ -173,10 +177,10 @@ impl<'v, 'p> Field<'v, 'p> {
         self
     }
 
-    /// The object, and whether there is one. Absent or of another type: an object without fields.
-    pub fn object(self) -> (Object<'v, 'p>, bool) {
+    /// Absent or of another type: an object without fields, which is not given.
+    pub fn object(self) -> Object<'v, 'p> {
         let fields = self.typed("an object", Value::as_object);
-        (Object { path: self.path, fields, asked: BTreeSet::new(), problems: self.problems }, fields.is_some())
+        Object { path: self.path, fields, asked: BTreeSet::new(), problems: self.problems }
     }
 
     pub fn string(&self) -> Option<&'v str> {
@@ -329,14 +333,14 @@ mod tests {
     fn wrong_types_are_named_with_their_path() {
         let value = json!({"a": {"b": [1, "x"]}, "s": true, "n": "5", "i": 1.5, "q": [], "o": 3});
         let found = problems(&value, |object| {
-            let (mut a, _) = object.field(&["a"]).object();
+            let mut a = object.field(&["a"]).object();
             a.field(&["b"]).strings();
             a.finish();
             object.field(&["s"]).string();
             object.field(&["n"]).integer(0, 9);
             object.field(&["i"]).integer(0, 9);
             object.field(&["q"]).quantity();
-            object.field(&["o"]).object().0.finish();
+            object.field(&["o"]).object().finish();
             object.field(&["absent"]).required();
         });
         assert_eq!(

@@ -7,7 +7,7 @@ pub(super) fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
     let operators = [("Equal", TolerationOperator::Equal), ("Exists", TolerationOperator::Exists)];
     let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"].map(|effect| (effect, effect));
     let read = |element: Field<'_, '_>| {
-        let (mut object, _) = element.object();
+        let mut object = element.object();
         let text = |field: Field<'_, '_>| field.string().filter(|text| !text.is_empty()).map(str::to_owned);
         let operator_field = object.field(&["operator"]);
         let operator = operator_field.one_of(&operators, Case::Exact).unwrap_or_default();

@@ -27,14 +27,15 @@ pub fn identity(state: &StateDir) -> Result<String> {
 
 /// The same, for a caller that must not write. `None`: unknown before the first start.
 pub fn known_identity(state: &dyn StateStore) -> Result<Option<String>> {
-    Ok(find(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
+    Ok(find(state, Path::new(MACHINE_ID))?.map(|found| found.identity))
 }
 
 fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
     let found = find(state, machine_id)?;
     let is_known = found.is_some();
-    let (identity, is_written) = found.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
-    if is_written {
+    let MachineIdentity { identity, is_recorded } =
+        found.unwrap_or_else(|| MachineIdentity::not_recorded(of_machine(Uuid::new_v4())));
+    if is_recorded {
         return Ok(identity);
     }
     match state.store_first(FILE, format!("{identity}\n")) {
@@ -47,8 +48,21 @@ fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
     Ok(identity)
 }
 
-/// The identity from the state directory or the machine, and whether it is recorded.
-fn find(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, bool)>> {
+#[derive(Debug, PartialEq)]
+struct MachineIdentity {
+    identity: String,
+    /// In the state directory.
+    is_recorded: bool,
+}
+
+impl MachineIdentity {
+    fn not_recorded(identity: String) -> Self {
+        Self { identity, is_recorded: false }
+    }
+}
+
+/// The identity from the state directory or the machine.
+fn find(state: &dyn StateStore, machine_id: &Path) -> Result<Option<MachineIdentity>> {
     if let Some(text) = state.load(FILE)? {
         let identity = text.trim();
         if !is_identity(identity) {
@@ -59,7 +73,7 @@ fn find(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
                  it: {own}, or `{ANY}` if the disks were claimed by a version that did not distinguish machines; `localpool devices --state-dir /nowhere` shows the cluster of disks that have neither"
             );
         }
-        return Ok(Some((identity.to_owned(), true)));
+        return Ok(Some(MachineIdentity { identity: identity.to_owned(), is_recorded: true }));
     }
     // It has disks already, whose labels name no machine.
     let has_journal = match state.load(JOURNAL) {
@@ -67,9 +81,9 @@ fn find(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
         loaded => loaded?.is_some(),
     };
     if has_journal {
-        return Ok(Some((ANY.to_owned(), false)));
+        return Ok(Some(MachineIdentity::not_recorded(ANY.to_owned())));
     }
-    Ok(derived(machine_id)?.map(|id| (of_machine(id), false)))
+    Ok(derived(machine_id)?.map(|id| MachineIdentity::not_recorded(of_machine(id))))
 }
 
 fn of_machine(id: Uuid) -> String {
@@ -108,7 +122,7 @@ mod tests {
         assert_ne!(one, other);
         assert!(is_identity(&one) && one != ANY, "{one}");
         let again = StateDir::open(&dir.path().join("again")).expect("made");
-        assert_eq!(find(&again, &machine(&dir, ONE)).expect("told"), Some((one.clone(), false)));
+        assert_eq!(find(&again, &machine(&dir, ONE)).expect("told"), Some(MachineIdentity::not_recorded(one.clone())));
         assert_eq!(identity_of(&again, &machine(&dir, ONE)).expect("told"), one);
     }
 

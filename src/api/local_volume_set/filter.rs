@@ -31,7 +31,7 @@ const TYPES: [(&str, DeviceType); 6] = [
 ];
 
 pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
-    let (mut include, _) = spec.field(&["deviceInclusionSpec"]).object();
+    let mut include = spec.field(&["deviceInclusionSpec"]).object();
     let types = words(&include.field(&["deviceTypes", "devices"]), &TYPES).unwrap_or_else(|| vec![DeviceType::Disk]);
     let properties = [("Rotational", true), ("NonRotational", false)];
     let rotational = words(&include.field(&["deviceMechanicalProperties", "deviceMechanicalProperty"]), &properties)
@@ -51,7 +51,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
     let path = include.path().to_owned();
     include.finish();
 
-    let (mut exclude, _) = spec.field(&["deviceExclusionSpec"]).object();
+    let mut exclude = spec.field(&["deviceExclusionSpec"]).object();
     let names = exclude.field(&["deviceNameFilter"]);
     let exclude_names = globs(&names, GlobCase::Exact);
     if exclude_names.len() > MOST_NAME_FILTERS {

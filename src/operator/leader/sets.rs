@@ -26,6 +26,12 @@ use crate::operator::event::EventNote;
 use crate::operator::set::class::{self, Class};
 use crate::operator::set::{local_volume, status};
 
+/// The state of a class, and whether everything that can be done for it was done.
+struct ClassWork {
+    class: Class,
+    is_done: bool,
+}
+
 impl Leader {
     /// `made` has the state of each class.
     pub(super) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
@@ -43,11 +49,7 @@ impl Leader {
                 // A dry run creates nothing, not even a class.
                 status::SetSummary::Invalid(_) | status::SetSummary::Valid { dry_run: true, .. } => None,
                 status::SetSummary::Valid { class: name, .. } => {
-                    if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, &**set, &whose).await;
-                        done &= ok;
-                        made.insert(name.clone(), class);
-                    }
+                    done &= self.know_class(name, &**set, &whose, made).await;
                     made.get(name)
                 }
             };
@@ -83,11 +85,7 @@ impl Leader {
             let read = local_volume::read(volume, &reading, &nodes);
             if let local_volume::LocalVolumeSummary::Valid { classes, unmanaged: false, .. } = &read {
                 for name in classes.iter().filter(|name| !name.is_empty()) {
-                    if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, &**volume, &whose).await;
-                        done &= ok;
-                        made.insert(name.clone(), class);
-                    }
+                    done &= self.know_class(name, &**volume, &whose, made).await;
                 }
             }
             let offers = local_volume::offers(volume, pools.iter().map(Arc::as_ref));
@@ -105,15 +103,30 @@ impl Leader {
         done
     }
 
-    /// The state of the class, and whether everything that can be done was done.
-    async fn class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K, whose: &Whose) -> (Class, bool) {
-        let found = class::look(self.classes.get(name).as_deref());
-        if found != Class::Missing {
-            return (found, true);
+    /// Adds the state of the class to `made`, after making it where it is missing. Whether everything that can be done
+    /// was done.
+    async fn know_class<K: Resource<DynamicType = ()>>(
+        &self,
+        name: &str,
+        object: &K,
+        whose: &Whose,
+        made: &mut BTreeMap<String, Class>,
+    ) -> bool {
+        if made.contains_key(name) {
+            return true;
         }
+        let ClassWork { class, is_done } = match class::look(self.classes.get(name).as_deref()) {
+            Class::Missing => self.make_class(name, object, whose).await,
+            class => ClassWork { class, is_done: true },
+        };
+        made.insert(name.to_owned(), class);
+        is_done
+    }
+
+    async fn make_class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K, whose: &Whose) -> ClassWork {
         match self.may_write(whose).await {
             Some(true) => {}
-            other => return (Class::Missing, other.is_some()),
+            other => return ClassWork { class: Class::Missing, is_done: other.is_some() },
         }
         let api: Api<StorageClass> = Api::all(self.client.clone());
         let what = format!("creating StorageClass {name}");
@@ -125,13 +138,15 @@ impl Leader {
                 let note = format!("StorageClass {} was created for the {kind}", class.name_any());
                 let event = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
                 let published = self.publish_events(object.object_ref(&()), "CreateStorageClass", &[event]).await;
-                (Class::Ours, published)
+                ClassWork { class: Class::Ours, is_done: published }
             }
             // Another writer was first; the watch will show it.
-            Err(error) if error.is_conflict() => (Class::Missing, true),
+            Err(error) if error.is_conflict() => ClassWork { class: Class::Missing, is_done: true },
             // The same request would be refused again.
-            Err(error) if error.code() == Some(422) => (Class::Refused(chain(&error)), true),
-            Err(error) => (Class::Missing, self.note("classes", Err::<(), _>(error))),
+            Err(error) if error.code() == Some(422) => {
+                ClassWork { class: Class::Refused(chain(&error)), is_done: true }
+            }
+            Err(error) => ClassWork { class: Class::Missing, is_done: self.note("classes", Err::<(), _>(error)) },
         }
     }
 
