@@ -36,5 +36,5 @@ pub use self::inventory::inventory;
 pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::reports::Reports;
-pub use self::thread::{AgentHandle, AgentThread};
+pub use self::thread::{AgentHandle, AgentThread, Stopped};
 pub use self::verb::{Run, Verb};

@@ -19,9 +19,8 @@ use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
 use crate::device::NodeName;
 use crate::health::Board;
-use crate::host::chain;
 use crate::pool::{Change, Pool};
-use crate::show::devices::{Format, UnknownFormat, render};
+use crate::show::devices::{Format, render};
 use crate::show::{health, volumes};
 use crate::volume::VolumeId;
 
@@ -53,10 +52,6 @@ impl Looks {
     }
 }
 
-fn format_of(output: &str) -> Result<Format, Status> {
-    output.parse().map_err(|unknown: UnknownFormat| Status::invalid_argument(unknown.to_string()))
-}
-
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
 
 impl AgentService {
@@ -71,40 +66,28 @@ impl AgentService {
 
     async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
         let agent_handle = self.agent_handle.clone();
-        let done = tokio::task::spawn_blocking(move || agent_handle.verb(verb)).await;
-        match done.map_err(|e| Status::internal(e.to_string()))? {
-            Err(stopped) => Err(Status::unavailable(stopped.to_string())),
-            Ok(Err(error)) => Err(refused(&error)),
-            Ok(Ok(lines)) => Ok(Response::new(Report { lines })),
-        }
+        let lines = blocking(move || agent_handle.verb(verb)).await???;
+        Ok(Response::new(Report { lines }))
     }
 }
 
-fn refused(error: &AdminError) -> Status {
-    let words = chain(error);
-    match error {
-        AdminError::NoSuchDisk(_) => Status::not_found(words),
-        AdminError::Several { .. } => Status::invalid_argument(words),
-        AdminError::NotInPool { .. } | AdminError::Here { .. } | AdminError::NotAdoptable { .. } => {
-            Status::failed_precondition(words)
-        }
-        AdminError::Disk(_) | AdminError::Pool(_) => Status::failed_precondition(words),
-        AdminError::VolumesNotRead { .. } => Status::unavailable(words),
-        AdminError::Look(_) | AdminError::Open(_) => Status::internal(words),
-    }
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| Status::internal(e.to_string()))
+}
+
+fn volume_id(text: &str) -> Result<VolumeId, Status> {
+    text.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))
 }
 
 async fn inventory(agent_handle: AgentHandle, format: Format) -> Result<String, Status> {
-    let shown = tokio::task::spawn_blocking(move || agent_handle.inventory()).await;
-    let shown = shown.map_err(|e| Status::internal(e.to_string()))?;
-    let shown = shown.map_err(|stopped| Status::unavailable(stopped.to_string()))?;
-    render(&shown, format).map_err(|e| Status::internal(chain(&e)))
+    let shown = blocking(move || agent_handle.inventory()).await??;
+    Ok(render(&shown, format)?)
 }
 
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
-        let format = format_of(&request.into_inner().output)?;
+        let format = request.into_inner().output.parse()?;
         let text = inventory(self.agent_handle.clone(), format).await?;
         Ok(Response::new(InventoryReply { text }))
     }
@@ -131,26 +114,23 @@ impl Agent for AgentService {
     }
 
     async fn volumes(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
-        let format = format_of(&request.into_inner().output)?;
+        let format = request.into_inner().output.parse()?;
         let pool = Arc::clone(&self.pool);
-        let views = tokio::task::spawn_blocking(move || pool.volumes()).await;
-        let views = views.map_err(|e| Status::internal(e.to_string()))?;
-        let text = volumes::render(&views, format).map_err(|e| Status::internal(chain(&e)))?;
-        Ok(Response::new(InventoryReply { text }))
+        let views = blocking(move || pool.volumes()).await?;
+        Ok(Response::new(InventoryReply { text: volumes::render(&views, format)? }))
     }
 
     async fn health(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
-        let format = format_of(&request.into_inner().output)?;
+        let format = request.into_inner().output.parse()?;
         let (pool, board) = (Arc::clone(&self.pool), self.health.clone());
-        let text = tokio::task::spawn_blocking(move || {
+        let text = blocking(move || {
             let disks: Vec<_> =
                 pool.disk_views().into_iter().map(|view| (view.clone(), board.of_disk(&view))).collect();
             let volumes: Vec<_> =
                 pool.volumes().into_iter().map(|view| (view.clone(), board.of_volume(&view))).collect();
             health::render(&disks, &volumes, format)
         });
-        let text = text.await.map_err(|e| Status::internal(e.to_string()))?;
-        Ok(Response::new(InventoryReply { text: text.map_err(|e| Status::internal(chain(&e)))? }))
+        Ok(Response::new(InventoryReply { text: text.await?? }))
     }
 
     async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
@@ -176,21 +156,20 @@ impl Agent for AgentService {
 
     async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {
         let SettleRequest { volume_id, keep, dry_run } = request.into_inner();
-        let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
+        let id = self::volume_id(&volume_id)?;
         self.verb(Verb::SettleVolume { volume: id, keep, run: Run::asked(dry_run) }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {
         let VolumeRequest { volume_id, dry_run } = request.into_inner();
-        let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
+        let id = self::volume_id(&volume_id)?;
         let pool = Arc::clone(&self.pool);
-        let adopted = tokio::task::spawn_blocking(move || match dry_run {
+        let adopted = blocking(move || match dry_run {
             true => pool.would_adopt_volume(id),
             // Its object reports it too, if there are objects.
             false => pool.adopt_volume(id).inspect(|_| pool.nudge()),
         });
-        let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
-        let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;
+        let outcome = adopted.await?.map_err(AdminError::from)?;
         let line = match (outcome, dry_run) {
             (Change::AlreadySo, _) => format!("volume {id} needs no adoption"),
             (Change::Done, true) => format!("would make volume {id} usable"),

@@ -1,7 +1,10 @@
-//! Domain errors as gRPC statuses: the one table of codes (CSI 1.13, "Error Scheme").
+//! Domain errors as gRPC statuses: the one table of codes, for CSI (1.13, "Error Scheme") and for people's requests.
 
 use tonic::{Code, Status};
 
+use crate::agent::{AdminError, Stopped};
+use crate::host::chain;
+use crate::show::devices::{ShowError, UnknownFormat};
 use crate::volume::Error;
 
 impl From<Error> for Status {
@@ -17,5 +20,40 @@ impl From<Error> for Status {
             Error::Internal(_) => Code::Internal,
         };
         Status::new(code, error.to_string())
+    }
+}
+
+impl From<AdminError> for Status {
+    fn from(error: AdminError) -> Self {
+        let code = match &error {
+            AdminError::NoSuchDisk(_) => Code::NotFound,
+            AdminError::Several { .. } => Code::InvalidArgument,
+            AdminError::NotInPool { .. }
+            | AdminError::Here { .. }
+            | AdminError::NotAdoptable { .. }
+            | AdminError::Disk(_)
+            | AdminError::Pool(_) => Code::FailedPrecondition,
+            AdminError::VolumesNotRead { .. } => Code::Unavailable,
+            AdminError::Look(_) | AdminError::Open(_) => Code::Internal,
+        };
+        Status::new(code, chain(&error))
+    }
+}
+
+impl From<Stopped> for Status {
+    fn from(stopped: Stopped) -> Self {
+        Status::unavailable(stopped.to_string())
+    }
+}
+
+impl From<ShowError> for Status {
+    fn from(error: ShowError) -> Self {
+        Status::internal(chain(&error))
+    }
+}
+
+impl From<UnknownFormat> for Status {
+    fn from(unknown: UnknownFormat) -> Self {
+        Status::invalid_argument(unknown.to_string())
     }
 }
