@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::burst::Burst;
 use super::checkup::{Answered, Checkup, EVERY};
 use crate::host::{MountEvents, chain};
 
@@ -77,15 +78,15 @@ fn wait(inbox: &Receiver<CheckupRequest>) -> Wakes {
             Ok(CheckupRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
         }
     }
-    // Events come in bursts, and one checkup serves all of them.
-    let settled = Instant::now() + SETTLE;
-    loop {
-        match inbox.recv_timeout(settled.saturating_duration_since(Instant::now())) {
+    let burst = Burst::lasting(Instant::now(), SETTLE);
+    while let Some(wait) = burst.wait(Instant::now()) {
+        match inbox.recv_timeout(wait) {
             Ok(CheckupRequest::Nothing | CheckupRequest::Look) => {}
-            Err(RecvTimeoutError::Timeout) => return Wakes::Checkup,
+            Err(RecvTimeoutError::Timeout) => break,
             Ok(CheckupRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
         }
     }
+    Wakes::Checkup
 }
 
 /// Makes a checkup due with each change of the mount table, until nobody takes it.

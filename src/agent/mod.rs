@@ -6,6 +6,7 @@
 
 mod admin;
 mod blank;
+mod burst;
 mod checkup;
 mod checkup_thread;
 mod claim;

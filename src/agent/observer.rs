@@ -7,16 +7,13 @@
 
 use std::time::{Duration, Instant};
 
+use super::burst::{self, Burst};
 use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
 use crate::device::DiscoveryError;
 use crate::host::{Backoff, DeviceEvent, DeviceEvents, HostError, chain};
 use crate::show::ListedDevice;
 
-/// Events come in bursts; one look serves those of this time.
-const SETTLE: Duration = Duration::from_millis(50);
-/// And not longer than this, however many come.
-const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
 /// How long it waits before it asks whether it is still wanted.
 const ASK: Duration = Duration::from_secs(1);
 /// How many looks may fail one after another, and how long to wait in between.
@@ -78,7 +75,7 @@ pub fn observe(
         if !wait(agent, events, due, &wanted) && due == resync {
             agent.events_lost();
         }
-        std::thread::sleep(breath.min(SETTLE_AT_MOST));
+        std::thread::sleep(breath.min(burst::AT_MOST));
     }
     Ok(())
 }
@@ -86,16 +83,11 @@ pub fn observe(
 /// Waits for an event and the end of its burst; false where none came in time.
 fn wait(agent: &mut Reconciler, events: &impl EventSource, due: Duration, wanted: &impl Fn() -> Interest) -> bool {
     let due = Instant::now() + due;
-    let mut until: Option<Instant> = None;
+    let mut burst: Option<Burst> = None;
     loop {
         let now = Instant::now();
-        let timeout = match until {
-            Some(until) => until.saturating_duration_since(now).min(SETTLE),
-            None => due.saturating_duration_since(now).min(ASK),
-        };
-        if until.is_some() && timeout.is_zero() {
-            return true;
-        }
+        let wait = burst.map_or_else(|| Some(due.saturating_duration_since(now).min(ASK)), |burst| burst.wait(now));
+        let Some(timeout) = wait else { return true };
         let event = events.next(timeout).unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "device events cannot be read; scanning all devices instead");
             std::thread::sleep(LOOK_AGAIN);
@@ -107,12 +99,12 @@ fn wait(agent: &mut Reconciler, events: &impl EventSource, due: Duration, wanted
             // Nobody asks here how a disk is.
             Some(DeviceEvent::Reported { .. }) => false,
             Some(DeviceEvent::Overflow) => agent.events_lost(),
-            None if until.is_some() => return true,
+            None if burst.is_some() => return true,
             None if now >= due || wanted() == Interest::NoMore => return false,
             None => false,
         };
         if look {
-            until.get_or_insert(Instant::now() + SETTLE_AT_MOST);
+            burst.get_or_insert(Burst::of_devices(Instant::now()));
         }
     }
 }

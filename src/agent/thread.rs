@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::admin::AdminError;
+use super::burst::Burst;
 use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
 use super::verb::Verb;
@@ -22,10 +23,6 @@ use crate::show::ListedDevice;
 const RESYNC: Duration = Duration::from_secs(3600);
 /// When the machine is looked at again after it could not be: no event tells when it can.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
-/// Events come in bursts; one pass serves those of this time.
-const SETTLE: Duration = Duration::from_millis(50);
-/// And not longer than this, however many come.
-const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
 /// Between two passes there is always time for a request.
 const BREATH: Duration = Duration::from_millis(1);
 /// The most passes without looking for requests in between: two looks, and one at what they changed.
@@ -189,7 +186,7 @@ fn serve(
     last: &mut Looked,
     after_pass: &mut dyn FnMut(&PassReport),
 ) -> bool {
-    let until = Instant::now() + SETTLE_AT_MOST;
+    let burst = Burst::of_devices(Instant::now());
     let mut next = Some(request);
     let mut look = false;
     while let Some(request) = next {
@@ -220,11 +217,10 @@ fn serve(
                 look = true;
             }
         }
-        let settle = until.saturating_duration_since(Instant::now()).min(SETTLE);
-        next = match (look, settle.is_zero()) {
-            (_, true) => None,
-            (true, false) => inbox.recv_timeout(settle).ok(),
-            (false, false) => inbox.try_recv().ok(),
+        next = match burst.wait(Instant::now()) {
+            None => None,
+            Some(wait) if look => inbox.recv_timeout(wait).ok(),
+            Some(_) => inbox.try_recv().ok(),
         };
     }
     if look {
