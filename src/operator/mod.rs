@@ -27,6 +27,7 @@ pub(in crate::operator) mod metrics;
 pub mod node;
 pub(in crate::operator) mod node_context;
 mod node_object;
+mod object_key;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
 pub(in crate::operator) mod relevance;

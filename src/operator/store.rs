@@ -10,6 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use kube::ResourceExt;
 use tokio::sync::watch;
 
+use super::object_key::ObjectKey;
+use crate::device::NodeName;
+
 /// How much of the cluster is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreState {
@@ -36,14 +39,14 @@ impl<K> Clone for Store<K> {
     }
 }
 
-type ByKey<K> = BTreeMap<String, Arc<K>>;
+pub type ByKey<K> = BTreeMap<ObjectKey, Arc<K>>;
 
 /// An object, or that it cannot be read.
 pub(super) type Decoded<K> = Result<K, UnreadObject<K>>;
 
 /// An object that cannot be read.
 pub(super) struct UnreadObject<K> {
-    pub key: String,
+    pub key: ObjectKey,
     pub revision: Revision,
     pub why: String,
     /// Its value in its group, if no older state of it is known.
@@ -53,8 +56,8 @@ pub(super) struct UnreadObject<K> {
 /// A message about an object: that it cannot be read, or that it can be read again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Readability {
-    Lost { key: String, why: String },
-    Back { key: String },
+    Lost { key: ObjectKey, why: String },
+    Back { key: ObjectKey },
 }
 
 /// How many lists a store has taken in.
@@ -88,21 +91,13 @@ impl Revision {
     }
 }
 
-/// `namespace/name`, or only the name.
-pub(super) fn key(object: &impl ResourceExt) -> String {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
-    }
-}
-
 impl<K: ResourceExt> Store<K> {
     pub fn new(same: fn(&K, &K) -> bool) -> Self {
         Self::grouped(same, |_| None)
     }
 
-    /// A store whose objects are also found by another key.
-    pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
+    /// A store whose objects are also found by their node.
+    pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<NodeName>) -> Self {
         let (known, _) = watch::channel(StoreState::default());
         Self(Arc::new(Inner { objects: RwLock::new(Objects::new(group_of)), known, same }))
     }
@@ -115,9 +110,9 @@ impl<K: ResourceExt> Store<K> {
         self.0.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By name, or `namespace/name`.
-    pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.read().all.get(key).cloned()
+    /// By name: of a kind without namespaces.
+    pub fn get(&self, name: &str) -> Option<Arc<K>> {
+        self.read().all.get(name).cloned()
     }
 
     /// All of them, by name.
@@ -125,13 +120,13 @@ impl<K: ResourceExt> Store<K> {
         self.read().all.values().cloned().collect()
     }
 
-    pub(super) fn by_key(&self) -> BTreeMap<String, Arc<K>> {
+    pub(super) fn by_key(&self) -> ByKey<K> {
         self.read().all.clone()
     }
 
-    /// The objects of one group, by name.
-    pub fn group(&self, group: &str) -> Vec<Arc<K>> {
-        self.read().groups.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    /// The objects of one node, by name.
+    pub fn group(&self, node: &NodeName) -> Vec<Arc<K>> {
+        self.read().groups.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// The objects that are in any group.
@@ -139,9 +134,9 @@ impl<K: ResourceExt> Store<K> {
         self.read().groups.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Why an existing object cannot be read; by name, or `namespace/name`.
-    pub fn unread(&self, key: &str) -> Option<String> {
-        self.read().unread.get(key).map(|unread| unread.why.clone())
+    /// Why an existing object cannot be read; by name, of a kind without namespaces.
+    pub fn unread(&self, name: &str) -> Option<String> {
+        self.read().unread.get(name).map(|unread| unread.why.clone())
     }
 
     pub fn is_synced(&self) -> bool {
@@ -165,7 +160,7 @@ impl<K: ResourceExt> Store<K> {
         let before = std::mem::replace(&mut *objects, next);
         let readings = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
-                let key = key(&object);
+                let key = ObjectKey::of(&object);
                 objects.note_version(&Revision::of(&object));
                 objects.insert(key.clone(), Arc::new(object));
                 before.unread.contains_key(&key).then_some(Readability::Back { key })
@@ -194,7 +189,7 @@ impl<K: ResourceExt> Store<K> {
     }
 
     fn put_read(&self, object: K) -> Option<Readability> {
-        let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
+        let (key, revision, object) = (ObjectKey::of(&object), Revision::of(&object), Arc::new(object));
         let mut objects = self.write();
         objects.note_version(&revision);
         let was_unread = objects.end_unread(&key);
@@ -232,7 +227,7 @@ impl<K: ResourceExt> Store<K> {
     /// older than what is known changes nothing. Only the watch decides whether an object can be read: an answer may be
     /// late.
     pub(super) fn learn(&self, object: K, sent: ListCount) {
-        let (key, revision) = (key(&object), Revision::of(&object));
+        let (key, revision) = (ObjectKey::of(&object), Revision::of(&object));
         let mut objects = self.write();
         let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
         let after_unread = objects.unread.get(&key).is_none_or(|unread| revision.is_after(&unread.revision));
@@ -246,7 +241,7 @@ impl<K: ResourceExt> Store<K> {
 
     /// Takes in that an object is gone; there may be another one of its name.
     pub(super) fn remove(&self, gone: &impl ResourceExt) {
-        let (key, revision) = (key(gone), Revision::of(gone));
+        let (key, revision) = (ObjectKey::of(gone), Revision::of(gone));
         let mut objects = self.write();
         objects.note_version(&revision);
         let unread = objects.unread.get(&key).is_some_and(|unread| unread.revision.is_of_the_object(&revision))
@@ -277,14 +272,14 @@ impl<K: ResourceExt> Store<K> {
 /// The objects by name and in groups, and those that cannot be read.
 struct Objects<K> {
     all: ByKey<K>,
-    groups: BTreeMap<String, ByKey<K>>,
+    groups: BTreeMap<NodeName, ByKey<K>>,
     /// Those that cannot be read as they are now.
-    unread: BTreeMap<String, Unread<K>>,
+    unread: BTreeMap<ObjectKey, Unread<K>>,
     /// The newest version that the watch has reported since the list.
     newest: u64,
     list_count: ListCount,
     /// The key by which some of them are found.
-    group_of: fn(&K) -> Option<&str>,
+    group_of: fn(&K) -> Option<NodeName>,
 }
 
 struct Unread<K> {
@@ -295,7 +290,7 @@ struct Unread<K> {
 }
 
 impl<K: ResourceExt> Objects<K> {
-    fn new(group_of: fn(&K) -> Option<&str>) -> Self {
+    fn new(group_of: fn(&K) -> Option<NodeName>) -> Self {
         let (all, groups, unread) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { all, groups, unread, newest: 0, list_count: ListCount::default(), group_of }
     }
@@ -306,7 +301,7 @@ impl<K: ResourceExt> Objects<K> {
 
     /// Whether an object that is not there may be gone since: a state of it was reported before, or the list came after
     /// the request. A list does not tell its own version, which can be newer than all of its objects.
-    fn is_gone(&self, key: &str, revision: &Revision, sent: ListCount) -> bool {
+    fn is_gone(&self, key: &ObjectKey, revision: &Revision, sent: ListCount) -> bool {
         let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
         let was_reported = revision.version.is_some_and(|version| version <= self.newest);
         !is_there && (was_reported || sent != self.list_count)
@@ -319,7 +314,7 @@ impl<K: ResourceExt> Objects<K> {
         (!is_known).then(|| Readability::Lost { key: key.clone(), why: why.clone() })
     }
 
-    fn insert(&mut self, key: String, object: Arc<K>) -> Option<Arc<K>> {
+    fn insert(&mut self, key: ObjectKey, object: Arc<K>) -> Option<Arc<K>> {
         let before = self.take(&key);
         self.join(&key, &object);
         self.all.insert(key, object);
@@ -342,7 +337,7 @@ impl<K: ResourceExt> Objects<K> {
     }
 
     /// Removes what counts for it; it stays unreadable.
-    fn take(&mut self, key: &str) -> Option<Arc<K>> {
+    fn take(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
         if let Some(stand_in) = self.unread.get_mut(key).and_then(|unread| unread.stand_in.take()) {
             self.leave(key, &stand_in);
         }
@@ -352,7 +347,7 @@ impl<K: ResourceExt> Objects<K> {
     }
 
     /// Whether it could not be read until now.
-    fn end_unread(&mut self, key: &str) -> bool {
+    fn end_unread(&mut self, key: &ObjectKey) -> bool {
         let Some(Unread { stand_in, .. }) = self.unread.remove(key) else { return false };
         if let Some(stand_in) = stand_in {
             self.leave(key, &stand_in);
@@ -360,19 +355,19 @@ impl<K: ResourceExt> Objects<K> {
         true
     }
 
-    fn join(&mut self, key: &str, object: &Arc<K>) {
+    fn join(&mut self, key: &ObjectKey, object: &Arc<K>) {
         if let Some(group) = (self.group_of)(object) {
-            self.groups.entry(group.to_owned()).or_default().insert(key.to_owned(), Arc::clone(object));
+            self.groups.entry(group).or_default().insert(key.clone(), Arc::clone(object));
         }
     }
 
-    fn leave(&mut self, key: &str, object: &K) {
+    fn leave(&mut self, key: &ObjectKey, object: &K) {
         if let Some(group) = (self.group_of)(object)
-            && let Some(members) = self.groups.get_mut(group)
+            && let Some(members) = self.groups.get_mut(&group)
         {
             members.remove(key);
             if members.is_empty() {
-                self.groups.remove(group);
+                self.groups.remove(&group);
             }
         }
     }

@@ -7,7 +7,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
-use crate::device::NodeName;
 use crate::operator::node_object;
 use crate::operator::pool_volume::{promised_on, unread};
 use crate::operator::set::parsed::Parsed;
@@ -31,7 +30,7 @@ pub struct Stores {
 impl Default for Stores {
     fn default() -> Self {
         Self {
-            volumes: Store::grouped(|a, b| a == b, |volume| promised_on(volume).map(NodeName::as_str)),
+            volumes: Store::grouped(|a, b| a == b, |volume| promised_on(volume).cloned()),
             pools: Store::new(|a, b| a == b),
             nodes: Store::new(node_object::is_same),
             sets: Store::new(|a, b| a == b),

@@ -4,7 +4,6 @@
 //! is gone), that is logged once and the watch waits; what was known of it stays until it is listed again. An object
 //! that cannot be read (a later version wrote it) affects no other object.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +18,8 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::error::error_message;
-use super::store::{Decoded, Readability, Revision, Store, UnreadObject, key};
+use super::object_key::ObjectKey;
+use super::store::{ByKey, Decoded, Readability, Revision, Store, UnreadObject};
 
 /// What is watched.
 pub struct Watched<T> {
@@ -45,10 +45,10 @@ pub(super) enum StoreEvent<'a> {
     /// All objects.
     List,
     /// One object, as it is now.
-    Object(&'a str),
+    Object(&'a ObjectKey),
     /// An object that cannot be read.
     Unread,
-    Gone(&'a str),
+    Gone(&'a ObjectKey),
 }
 
 /// Keeps a store for ever.
@@ -110,11 +110,8 @@ pub enum ReportOn {
 }
 
 /// Reports all objects of a watch, by name, for ever.
-pub async fn mirror<K>(
-    watched: Watched<DeserializeGuard<K>>,
-    report_on: ReportOn,
-    changed: impl FnMut(BTreeMap<String, Arc<K>>),
-) where
+pub async fn mirror<K>(watched: Watched<DeserializeGuard<K>>, report_on: ReportOn, changed: impl FnMut(ByKey<K>))
+where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + PartialEq + Send + 'static,
 {
     let Watched { api, config, what } = watched;
@@ -125,7 +122,7 @@ async fn reflect<K>(
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>>,
     report_on: ReportOn,
-    mut changed: impl FnMut(BTreeMap<String, Arc<K>>),
+    mut changed: impl FnMut(ByKey<K>),
 ) where
     K: Resource<DynamicType = ()> + PartialEq,
 {
@@ -143,7 +140,7 @@ async fn reflect<K>(
 
 /// An object as it came.
 pub fn decoded<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Decoded<K> {
-    let (key, revision) = (key(&guard), Revision::of(&guard));
+    let (key, revision) = (ObjectKey::of(&guard), Revision::of(&guard));
     guard.0.map_err(|invalid| UnreadObject { key, revision, why: invalid.error, stand_in: None })
 }
 
@@ -153,7 +150,7 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     move |object| {
-        let (key, revision) = (key(&object), Revision::of(&object));
+        let (key, revision) = (ObjectKey::of(&object), Revision::of(&object));
         let stand_in = stand_in(&object).map(Arc::new);
         object.try_parse::<K>().map_err(|error| UnreadObject { key, revision, why: error.to_string(), stand_in })
     }
@@ -186,7 +183,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
                 on_event(StoreEvent::List);
             }
             Ok(Event::Apply(object)) => {
-                let (key, object) = (key(&object), decode(object));
+                let (key, object) = (ObjectKey::of(&object), decode(object));
                 let now = if object.is_ok() { StoreEvent::Object(&key) } else { StoreEvent::Unread };
                 if let Some(reading) = store.put(object) {
                     say(what, reading);
@@ -197,7 +194,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
             Ok(Event::Delete(object)) => {
                 store.remove(&object);
                 store.find();
-                on_event(StoreEvent::Gone(&key(&object)));
+                on_event(StoreEvent::Gone(&ObjectKey::of(&object)));
             }
             Err(error) if is_missing(&error) => store.lose(),
             Err(_) => {}
@@ -209,9 +206,9 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
 fn say(what: &str, reading: Readability) {
     match reading {
         Readability::Lost { key, why } => {
-            tracing::warn!(what, name = key, "an object cannot be read, and is ignored: {why}");
+            tracing::warn!(what, name = key.as_str(), "an object cannot be read, and is ignored: {why}");
         }
-        Readability::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
+        Readability::Back { key } => tracing::info!(what, name = key.as_str(), "an object can be read again"),
     }
 }
 

@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
         let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
-        let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+        let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".into());
         assert_eq!(claiming_of(NodeConfig::default()), word("Unknown", "NotKnown"));
         assert_eq!(
             claiming_of(NodeConfig { diskmaker: Diskmaker::Absent, ..NodeConfig::default() }),

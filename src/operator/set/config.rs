@@ -161,7 +161,7 @@ mod tests {
             "metadata": {"name": "s", "namespace": "d", "uid": "u", "generation": 1}, "spec": spec,
         });
         let set = Arc::new(serde_json::from_value(set).expect("a set"));
-        Written::of(&NodeObjects { sets: Some(BTreeMap::from([("d/s".to_owned(), set)])), ..NodeObjects::default() })
+        Written::of(&NodeObjects { sets: Some(BTreeMap::from([("d/s".into(), set)])), ..NodeObjects::default() })
     }
 
     #[test]

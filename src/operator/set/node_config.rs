@@ -17,6 +17,8 @@ use crate::api::{
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
 use crate::device::{NodeName, SetName};
 use crate::operator::crd_definition::NotBelieved;
+use crate::operator::object_key::ObjectKey;
+use crate::operator::store::ByKey;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +46,8 @@ pub enum Diskmaker {
     #[default]
     NotKnown,
     Absent,
-    /// The name of the pod, for people.
-    Runs(String),
+    /// Its pod.
+    Runs(ObjectKey),
 }
 
 impl NodeConfig {
@@ -57,13 +59,13 @@ impl NodeConfig {
 /// The objects that make a config.
 #[derive(Clone, Default)]
 pub(super) struct NodeObjects {
-    pub sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
-    pub volumes: Option<BTreeMap<String, Arc<LocalVolume>>>,
+    pub sets: Option<ByKey<LocalVolumeSet>>,
+    pub volumes: Option<ByKey<LocalVolume>>,
     pub node: Option<Arc<KubeNode>>,
     pub pool: Option<Option<Arc<DevicePool>>>,
     pub schema: Option<Result<(), NotBelieved>>,
     pub volume_schema: Option<Result<(), NotBelieved>>,
-    pub diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
+    pub diskmakers: Option<ByKey<Pod>>,
     /// How many times sets or LocalVolumes were reported.
     pub report_count: u64,
 }
@@ -145,7 +147,7 @@ fn rules_of(
 }
 
 /// Whether one of the pods takes disks, or will soon: a pod that has ended does not.
-fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
+fn diskmaker(pods: Option<&ByKey<Pod>>) -> Diskmaker {
     let Some(pods) = pods else { return Diskmaker::NotKnown };
     let ended = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -203,7 +205,7 @@ mod tests {
     fn objects(spec: serde_json::Value, taints: serde_json::Value) -> NodeObjects {
         let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": {"taints": taints}});
         NodeObjects {
-            sets: Some(BTreeMap::from([("d/s".to_owned(), set(spec))])),
+            sets: Some(BTreeMap::from([("d/s".into(), set(spec))])),
             volumes: Some(BTreeMap::new()),
             node: Some(Arc::new(serde_json::from_value(node).expect("a node"))),
             pool: Some(None),
@@ -273,13 +275,13 @@ mod tests {
         let pod = |phase: &str| {
             let pod = json!({"metadata": {"name": "diskmaker-manager-x"}, "status": {"phase": phase}});
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
-            Some(BTreeMap::from([("storage/diskmaker-manager-x".to_owned(), Arc::new(pod))]))
+            Some(BTreeMap::from([("storage/diskmaker-manager-x".into(), Arc::new(pod))]))
         };
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
         for phase in ["Running", "Pending", "Unknown"] {
             objects.diskmakers = pod(phase);
             assert_eq!(rule(&objects).expect("valid").node, NodeMatch::StandsBack, "{phase}");
-            let runs = Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+            let runs = Diskmaker::Runs("storage/diskmaker-manager-x".into());
             assert_eq!(config_of(&objects).diskmaker, runs, "{phase}");
         }
         for (pods, node) in [
@@ -311,7 +313,7 @@ mod tests {
                 "metadata": {"name": "s", "namespace": "d", "uid": "v", "creationTimestamp": "2026-01-01T00:00:00Z"},
                 "spec": spec,
             });
-            Some(BTreeMap::from([("d/s".to_owned(), Arc::new(serde_json::from_value(value).expect("a volume")))]))
+            Some(BTreeMap::from([("d/s".into(), Arc::new(serde_json::from_value(value).expect("a volume")))]))
         };
         let devices = json!([
             {"storageClassName": "a", "devicePaths": ["/dev/sdb"]}, {"storageClassName": "b", "devicePaths": ["/dev/sdc"]},

@@ -21,7 +21,7 @@ fn named(name: &str, uid: &str, version: u32) -> Meta {
 
 /// The same state, which cannot be read.
 fn unread(node: &Meta, why: &str) -> Decoded<Meta> {
-    Err(UnreadObject { key: key(node), revision: Revision::of(node), why: why.to_owned(), stand_in: None })
+    Err(UnreadObject { key: ObjectKey::of(node), revision: Revision::of(node), why: why.to_owned(), stand_in: None })
 }
 
 fn store() -> Store<Meta> {
@@ -38,11 +38,11 @@ fn is(uid: &str, version: u32) -> Option<(String, String)> {
 }
 
 fn lost(why: &str) -> Readability {
-    Readability::Lost { key: "a".to_owned(), why: why.to_owned() }
+    Readability::Lost { key: "a".into(), why: why.to_owned() }
 }
 
 fn back() -> Readability {
-    Readability::Back { key: "a".to_owned() }
+    Readability::Back { key: "a".into() }
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn an_object_that_was_made_again_and_cannot_be_read_does_not_keep_the_one_before
 
 #[test]
 fn what_stands_in_for_an_object_counts_until_it_can_be_read_or_goes_and_never_beside_it() {
-    fn group_of(node: &Meta) -> Option<&str> {
-        node.metadata.uid.as_deref()
+    fn group_of(node: &Meta) -> Option<NodeName> {
+        node.metadata.uid.as_deref().map(NodeName::from)
     }
     let store = Store::grouped(|a: &Meta, b| a.metadata == b.metadata, group_of);
     let versions = || store.all_groups().iter().map(|node| node.resource_version().expect("set")).collect::<Vec<_>>();

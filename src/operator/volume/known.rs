@@ -48,7 +48,7 @@ impl KnownVolumes {
     }
 
     pub fn ids(&self) -> Vec<VolumeId> {
-        self.0.by_key().keys().filter_map(|name| name.parse().ok()).collect()
+        self.0.by_key().keys().filter_map(|key| key.as_str().parse().ok()).collect()
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
@@ -92,7 +92,7 @@ pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
 /// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
 fn to_look_at(event: &StoreEvent<'_>) -> Option<VolumeId> {
     match event {
-        StoreEvent::Object(name) | StoreEvent::Gone(name) => name.parse().ok(),
+        StoreEvent::Object(name) | StoreEvent::Gone(name) => name.as_str().parse().ok(),
         StoreEvent::List | StoreEvent::Unread => None,
     }
 }

@@ -55,11 +55,11 @@ async fn a_list_that_broke_off_is_no_part_of_the_next_one() {
 
 #[tokio::test]
 async fn a_group_is_what_its_objects_say_now() {
-    fn group_of(node: &Meta) -> Option<&str> {
-        node.metadata.labels.as_ref()?.get("v").map(String::as_str)
+    fn group_of(node: &Meta) -> Option<NodeName> {
+        node.metadata.labels.as_ref()?.get("v").map(|node| node.as_str().into())
     }
     let store = Store::grouped(|_: &Meta, _| false, group_of);
-    let names = |group: &str| store.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
+    let names = |group: &str| store.group(&group.into()).iter().map(|node| node.name_any()).collect::<Vec<_>>();
     let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1")), Event::InitDone];
     play(&store, list.map(Ok).into()).await;
     assert_eq!((names("1"), names("2")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
@@ -152,9 +152,8 @@ fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
 
 #[tokio::test]
 async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
-    let store =
-        Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).map(NodeName::as_str));
-    let promised = || store.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
+    let store = Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).cloned());
+    let promised = || store.group(&"n".into()).iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
     watched(&store, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
     assert_eq!(promised(), ["a"]);
     // Once by the watch and once by a list.
@@ -175,9 +174,8 @@ async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_sto
 
 #[tokio::test]
 async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
-    let store =
-        Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).map(NodeName::as_str));
-    let promised = || store.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
+    let store = Store::<PoolVolume>::grouped(|a, b| a == b, |volume| pool_volume::promised_on(volume).cloned());
+    let promised = || store.group(&"n".into()).iter().map(|volume| volume.spec.required).sum::<i64>();
     watched(&store, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
     assert!(store.unread("a").is_some() && store.unread("b").is_some());
     assert!(store.get("a").is_none() && store.all().is_empty(), "nobody acts on what stands in for it");
@@ -209,8 +207,8 @@ fn guarded(name: &str, version: u32, phase: &str) -> Event<DeserializeGuard<Pool
 async fn mirrored(report_on: ReportOn, events: Vec<Event<DeserializeGuard<PoolVolume>>>) -> Vec<String> {
     let mut reported = Vec::new();
     let events = stream::iter(events.into_iter().map(Ok));
-    let changed = |objects: BTreeMap<String, Arc<PoolVolume>>| {
-        reported.push(objects.into_keys().collect::<Vec<_>>().join(","));
+    let changed = |objects: ByKey<PoolVolume>| {
+        reported.push(objects.keys().map(ObjectKey::as_str).collect::<Vec<_>>().join(","));
     };
     reflect("PoolVolumes", events, report_on, changed).await;
     reported
