@@ -53,7 +53,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
         let begun = object(&stage, id, begun).await;
         let named = begun.status.as_ref().and_then(|status| status.disk.clone()).expect("the disk is named");
         let views = node.pool().disk_views();
-        let path = &views.iter().find(|view| view.id.as_str() == named).expect("it is here").path;
+        let path = &views.iter().find(|view| view.id == named).expect("it is here").path;
         let away = if path.ends_with("fake0") { 0 } else { 1 };
         let other = &disks[1 - away];
         let platter = node.host.unplug(["fake0", "fake1"][away]).expect("it was there");
@@ -65,7 +65,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
         };
         node.pool().nudge();
         let waiting = object(&stage, id, |object| phase(object) == Phase::Accepted && waits(object)).await;
-        assert_eq!(waiting.status.as_ref().and_then(|status| status.disk.as_deref()), Some(&*named));
+        assert_eq!(waiting.status.as_ref().and_then(|status| status.disk.as_ref()), Some(&named));
         assert_eq!(other.write_count(), writes, "the other disk was written");
         node.kill().await;
         node.run(&cluster.client);
@@ -82,7 +82,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
     };
     let (made, named) = tokio::join!(stage.volumes.create(wish), scenario);
     made.expect("its disk is back");
-    assert_eq!(node.pool().usable(id).expect("usable").disk.as_str(), named);
+    assert_eq!(node.pool().usable(id).expect("usable").disk, named);
     node.kill().await;
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
-use crate::device::{NodeName, SetName};
+use crate::device::{DiskId, NodeName, SetName};
 
 /// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,15 +64,17 @@ pub struct DevicePoolStatus {
     pub conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {
-    pub id: String,
+    #[schemars(with = "String")]
+    pub id: DiskId,
     pub path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// `Whole`, `Slots`, `Carved` or `RawDevice`.
     pub layout: String,
+    // A text: as a name, one that is written in another way would be written back with a change.
     /// `namespace/name` of the set that owns it.
     pub set: String,
     pub size: i64,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::health::HealthEntry;
 use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
-use crate::device::NodeName;
+use crate::device::{DiskId, NodeName};
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -118,7 +118,9 @@ pub struct PoolVolumeStatus {
     pub fs_type: Option<String>,
     /// Id of its disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub disk: Option<DiskId>,
+    // A text: as a name, one that is written in another way would be written back with a change.
     /// `namespace/name` of the set that owns the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,

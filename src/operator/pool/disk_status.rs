@@ -42,7 +42,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
             )),
         ),
     };
-    let known = before.iter().find(|disk| disk.id == id.as_str());
+    let known = before.iter().find(|disk| disk.id == *id);
     let earlier = known.map(|disk| disk.health.clone()).unwrap_or_default();
     let layout = match layout {
         Layout::Whole {} => "Whole",
@@ -51,7 +51,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         Layout::RawDevice {} => "RawDevice",
     };
     DiskStatus {
-        id: id.to_string(),
+        id: id.clone(),
         path: path.display().to_string(),
         model: model.clone(),
         layout: layout.to_owned(),

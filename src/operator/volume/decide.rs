@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, PoolVolumeStatus};
     use crate::claim::VolumeMode;
-    use crate::device::label::VolumeUsage;
+    use crate::device::{DiskId, label::VolumeUsage};
 
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Accepted, Phase::Failed, Phase::Ready, Phase::Found, Phase::Deleting];
@@ -240,7 +240,7 @@ mod tests {
     fn a_volume_is_made_once_and_not_again_while_its_disk_is_away() {
         assert_eq!(decide(Some(&object(Phase::Pending)), "n", OnDisk::Nothing), VolumeAction::Consider);
         let mut named = object(Phase::Accepted);
-        named.status.as_mut().expect("set above").disk = Some("gpt-1".to_owned());
+        named.status.as_mut().expect("set above").disk = Some(DiskId::named("gpt-1"));
         for (object, act) in [(named, VolumeAction::Make), (object(Phase::Accepted), VolumeAction::Wait)] {
             assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), VolumeAction::Make);
             assert_eq!(decide(Some(&object), "n", OnDisk::NotKnown), act, "it may have been begun on any disk");

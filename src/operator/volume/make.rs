@@ -127,7 +127,7 @@ impl VolumeReconcile {
         let mut object = object.clone();
         let (mut tried, mut failure) = (BTreeSet::new(), None);
         loop {
-            let named = object.status.as_ref().and_then(|status| status.disk.clone()).map(DiskId::named);
+            let named = object.status.as_ref().and_then(|status| status.disk.clone());
             let disk = match named.filter(|disk| !tried.contains(disk)) {
                 Some(disk) => Some(disk),
                 None => {
@@ -171,7 +171,7 @@ impl VolumeReconcile {
 
     /// Another node may make it.
     pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, OperatorError> {
-        let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
+        let disk = object.status.as_ref().and_then(|status| status.disk.as_ref()).map_or("", DiskId::as_str);
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
         self.refuse(object, Phase::Failed, refusal).await
     }

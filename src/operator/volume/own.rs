@@ -85,7 +85,7 @@ fn named_by(object: &PoolVolume) -> Option<ReportedVolume> {
     });
     // A volume that was not made yet has no size, even if its deletion is ordered.
     let is_made = status.size.is_some();
-    Some(ReportedVolume { disk: DiskId::named(disk), id: object.name_any().parse().ok(), volume, is_made })
+    Some(ReportedVolume { disk, id: object.name_any().parse().ok(), volume, is_made })
 }
 
 /// The volume as its disk would describe it. `otherwise`: its filesystem, if the object does not say which.
@@ -138,7 +138,7 @@ mod tests {
             let mut object = in_phase(phase);
             object.finalizers_mut().push(FINALIZER.to_owned());
             let status = object.status.get_or_insert_default();
-            (status.disk, status.size) = (Some("serial-1".to_owned()), Some(1 << 30));
+            (status.disk, status.size) = (Some(DiskId::named("serial-1")), Some(1 << 30));
             change(&mut object);
             named_by(&object).map(|reported| reported.is_made)
         };

@@ -63,7 +63,7 @@ impl VolumeReconcile {
         let is_its = object
             .status
             .as_ref()
-            .is_some_and(|status| status.size.is_some() && status.disk.as_deref() == Some(view.disk.as_str()));
+            .is_some_and(|status| status.size.is_some() && status.disk.as_ref() == Some(&view.disk));
         if !is_its
             || object.spec.node != self.operator.node
             || view.conflict.is_some()

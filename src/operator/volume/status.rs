@@ -82,7 +82,7 @@ impl Refusal {
 
 /// It will be made on that disk: written before the first write to the disk.
 pub fn accepted(disk: &DiskId) -> PoolVolumeStatus {
-    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_string()), ..PoolVolumeStatus::default() }
+    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.clone()), ..PoolVolumeStatus::default() }
 }
 
 /// It is accepted, and cannot be made now.
@@ -127,7 +127,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
         capacity: Some(quantity::short(view.size)),
         growable_to: Some(signed(view.growable_to)).filter(|to| *to > signed(view.size)),
         fs_type,
-        disk: Some(view.disk.to_string()),
+        disk: Some(view.disk.clone()),
         set: Some(view.set.to_string()),
         observed_size,
         resize_error,
@@ -138,7 +138,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
 /// A volume that is on no disk here; `doubt` names a disk that may have it and cannot be asked.
 pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
-    let disk = status.disk.clone().unwrap_or_default();
+    let disk = status.disk.as_ref().map_or("", DiskId::as_str);
     let (reason, worst, words) = match doubt {
         Some(words) => (VolumeReason::DiskMissing, HealthReason::DiskMissing, words),
         None => {

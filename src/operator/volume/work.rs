@@ -13,7 +13,6 @@ use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
 use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
-use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::node_context::{NodeOperator, PassSummary};
@@ -84,7 +83,7 @@ impl VolumeReconcile {
         }
         let object = self.known.get(self.id);
         let id = self.id;
-        let disk = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone()).map(DiskId::named);
+        let disk = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
         let (view, doubt) = self
             .blocking(move |pool| {
                 if let Ok(view) = pool.volume(id) {
