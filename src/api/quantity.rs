@@ -3,6 +3,8 @@
 //! Takes in the text, gives out whole bytes, rounded up as Kubernetes does; and back. Kubernetes limits a quantity to
 //! 2^63-1, and so does this module.
 
+use crate::device::signed;
+
 /// Why a text is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
@@ -51,7 +53,7 @@ pub fn parse(text: &str) -> Result<u64, QuantityError> {
     if negative {
         return Err(QuantityError::Negative(text.to_owned()));
     }
-    let below = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+    let below = signed(fraction.len());
     bytes(digits, below, scale).map_err(|fail| match fail {
         Fail::Large => QuantityError::TooLarge(text.to_owned()),
         Fail::Precise => QuantityError::TooPrecise(text.to_owned()),
@@ -70,7 +72,7 @@ fn bytes(digits: &str, below: i64, scale: Scale) -> Result<u64, Fail> {
         Scale::Ten(exponent) => (0, i64::from(exponent) - below),
     };
     // Fewer digits than places below the point, with room for the largest suffix: less than one byte.
-    let length = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let length = signed(digits.len());
     if length.saturating_add(exponent) < -20 {
         return Ok(1);
     }

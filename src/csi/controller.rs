@@ -6,7 +6,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::capability::{nodes, parameters, required, sizes, usage, volume_name};
-use super::convert::{topology, wire};
+use super::convert::topology;
 use super::health::volume_health;
 use super::paging::page;
 use super::proto;
@@ -21,7 +21,7 @@ use super::proto::{
     controller_get_volume_response, controller_server::Controller, list_volumes_response,
     validate_volume_capabilities_response,
 };
-use crate::device::label::VolumeUsage;
+use crate::device::{label::VolumeUsage, signed};
 use crate::health::{Condition, Finding, HEALTHY};
 use crate::volume::{Capacity, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
@@ -47,7 +47,7 @@ impl<V: Volumes> ControllerService<V> {
 
 fn volume(volume: &Volume) -> proto::Volume {
     proto::Volume {
-        capacity_bytes: wire(volume.size),
+        capacity_bytes: signed(volume.size),
         volume_id: volume.id.to_string(),
         volume_context: Default::default(),
         content_source: None,
@@ -229,7 +229,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         let id: VolumeId = text.parse().map_err(|_| Status::not_found(format!("there is no volume {text}")))?;
         let grown = self.volumes.expand(id, wanted, limit).await?;
         Ok(Response::new(ControllerExpandVolumeResponse {
-            capacity_bytes: wire(grown.size),
+            capacity_bytes: signed(grown.size),
             node_expansion_required: matches!(grown.usage, Some(VolumeUsage::Mount(_))),
         }))
     }
@@ -284,9 +284,9 @@ impl<V: Volumes> Controller for ExpansionService<V> {
 
 fn answer(capacity: Capacity) -> Response<GetCapacityResponse> {
     Response::new(GetCapacityResponse {
-        available_capacity: wire(capacity.available),
-        maximum_volume_size: Some(wire(capacity.largest)),
-        minimum_volume_size: Some(wire(capacity.smallest)),
+        available_capacity: signed(capacity.available),
+        maximum_volume_size: Some(signed(capacity.largest)),
+        minimum_volume_size: Some(signed(capacity.smallest)),
     })
 }
 

@@ -4,7 +4,7 @@ use tonic::{Request, Response, Status};
 
 use super::capability::{access, required, sizes};
 use super::controller::condition;
-use super::convert::{topology, wire};
+use super::convert::topology;
 use super::health::{storage_health, volume_health};
 use super::proto::node_service_capability::{self, Rpc, rpc};
 use super::proto::{
@@ -15,6 +15,7 @@ use super::proto::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, VolumeUsage, node_server::Node, volume_usage::Unit,
 };
+use crate::device::signed;
 use crate::volume::{NodeVolumes, PublishRequest, StageRequest, Stats, TargetAccess, VolumeId};
 
 pub struct NodeService {
@@ -144,7 +145,7 @@ impl Node for NodeService {
             Some(range) => sizes(Some(range))?.0,
         };
         let size = self.volumes.expand(volume_id(&request.volume_id)?, volume_path, wanted).await?;
-        Ok(Response::new(NodeExpandVolumeResponse { capacity_bytes: wire(size) }))
+        Ok(Response::new(NodeExpandVolumeResponse { capacity_bytes: signed(size) }))
     }
 
     async fn node_get_capabilities(
@@ -181,9 +182,9 @@ impl Node for NodeService {
 
 fn usage(stats: &Stats) -> Vec<VolumeUsage> {
     let line = |unit: Unit, total: u64, available: u64, used: u64| VolumeUsage {
-        available: wire(available),
-        total: wire(total),
-        used: wire(used),
+        available: signed(available),
+        total: signed(total),
+        used: signed(used),
         unit: unit.into(),
     };
     match &stats.usage {

@@ -43,6 +43,6 @@ pub use ownership::Owner;
 pub use reason::{Holder, Reason};
 pub use remembered::{Memo, REMEMBERED_FOR, Remembered};
 pub use set_name::SetName;
-pub use size::Size;
+pub use size::{Size, signed};
 pub use volume_id::VolumeId;
 pub(crate) use word_enum::word_enum;

@@ -1,10 +1,15 @@
-//! Bytes for people: `10.0 GiB`. Takes in a number, gives out what displays it.
+//! Bytes for people, `10.0 GiB`, and numbers for programs that count with a sign.
 
 use std::fmt;
 
 /// Displays bytes with one decimal in the largest binary unit that leaves at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Size(pub u64);
+
+/// A size or a count in the type of objects, messages and gauges. Whatever is too large for it is its largest number.
+pub fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
 
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

@@ -24,7 +24,7 @@ use crate::device::{
 };
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::{FsKind, UnknownFilesystem};
-use crate::operator::bytes::{bytes, signed};
+use crate::operator::bytes::{signed, unsigned};
 use crate::operator::health;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::{Error, Nodes, Volume, VolumeId, VolumeRequest};
@@ -136,7 +136,7 @@ pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String>
     if spec.volume_name != wanted.name {
         return Some(format!("it was made for the volume name {:?}", spec.volume_name));
     }
-    if let Some(size) = object.status.as_ref().and_then(|status| status.size).map(bytes) {
+    if let Some(size) = object.status.as_ref().and_then(|status| status.size).map(unsigned) {
         if size < wanted.required {
             let asked = quantity::format(wanted.required);
             return Some(format!("it has {}, and {asked} are asked for", quantity::format(size)));
@@ -294,7 +294,7 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     Some(Volume {
         id: object.name_any().parse().ok()?,
         name: object.spec.volume_name.clone(),
-        size: bytes(status.size?),
+        size: unsigned(status.size?),
         usage,
         node: object.spec.node.clone(),
         found: false,

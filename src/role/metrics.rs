@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::http::Refresh;
-use super::set_metrics::{SetMetrics, level};
+use super::set_metrics::SetMetrics;
+use crate::device::signed;
 use crate::health::Board;
 use crate::operator::node::Writes;
 use crate::pool::{DiskView, Pool, Standing};
@@ -92,19 +93,19 @@ impl NodeMetrics {
         }
         let Some(pool) = self.pool.get() else { return };
         let disks = pool.disk_views();
-        let in_state = |state: fn(&Standing) -> bool| level(disks.iter().filter(|disk| state(&disk.standing)).count());
+        let in_state = |state: fn(&Standing) -> bool| signed(disks.iter().filter(|disk| state(&disk.standing)).count());
         self.disks.with_label_values(&["ready"]).set(in_state(|s| *s == Standing::Ready));
         self.disks.with_label_values(&["missing"]).set(in_state(|s| *s == Standing::Missing));
         self.disks.with_label_values(&["not_ready"]).set(in_state(|s| matches!(s, Standing::NotReady(_))));
-        let sum = |of: fn(&DiskView) -> u64| level(disks.iter().map(of).sum::<u64>());
+        let sum = |of: fn(&DiskView) -> u64| signed(disks.iter().map(of).sum::<u64>());
         self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.sets.read(&disks);
         self.read_health(&disks);
-        self.failing.set(level(disks.iter().filter(|disk| disk.failing.is_some()).count()));
+        self.failing.set(signed(disks.iter().filter(|disk| disk.failing.is_some()).count()));
         self.is_journal_damaged.set(i64::from(pool.journal().sound().is_err()));
-        self.volumes.set(level(disks.iter().map(|disk| disk.volumes).sum::<usize>()));
+        self.volumes.set(signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()));
     }
 
     fn read_health(&self, disks: &[DiskView]) {

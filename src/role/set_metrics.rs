@@ -11,15 +11,10 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
 use crate::claim::Rejection;
-use crate::device::{NodeName, SetName};
+use crate::device::{NodeName, SetName, signed};
 use crate::host::KernelName;
 use crate::operator::node::PassSummary;
 use crate::pool::{DiskView, Standing};
-
-/// A size or a count in the type of gauges.
-pub(super) fn level(number: impl TryInto<i64>) -> i64 {
-    number.try_into().unwrap_or(i64::MAX)
-}
 
 /// A figure of a set: its metric's name, its help text, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
@@ -95,13 +90,13 @@ impl SetMetrics {
     pub fn read(&self, disks: &[DiskView]) {
         let Some((node, passes)) = self.source.get() else { return };
         let Some(pass) = passes.borrow().clone() else { return };
-        self.discovered.with_label_values(&[node.as_str()]).set(level(pass.links.len()));
+        self.discovered.with_label_values(&[node.as_str()]).set(signed(pass.links.len()));
         let sets = count(disks, &pass);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not reported any more.
             gauges.reset();
             for (SetName { namespace, name }, counts) in &sets {
-                gauges.with_label_values(&[node.as_str(), namespace, name]).set(level(figure(counts)));
+                gauges.with_label_values(&[node.as_str(), namespace, name]).set(signed(figure(counts)));
             }
         }
     }

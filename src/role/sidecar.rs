@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
+use crate::device::signed;
 use crate::host::Backoff;
 
 /// Where a pod finds its own identity.
@@ -42,7 +43,7 @@ pub struct Sidecar {
 async fn write(client: &Client, namespace: &str, sidecar: &Sidecar) -> Result<Duration> {
     let Sidecar { account, folder } = sidecar;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let seconds = i64::try_from(LIFE.as_secs()).unwrap_or(i64::MAX);
+    let seconds = signed(LIFE.as_secs());
     let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;

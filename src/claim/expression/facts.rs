@@ -8,6 +8,7 @@ use cel::objects::{Key, Value};
 use crate::device::{
     Fact, FactValue, Observed,
     fact_table::{facts as facts_of, in_expressions},
+    signed,
 };
 
 /// How many elements of a list an expression sees, such as the links of a device.
@@ -36,7 +37,7 @@ fn value(value: FactValue) -> Value {
     match value {
         // Without the blanks that hardware pads its words with.
         FactValue::Text(text) => Value::from(text.trim().to_owned()),
-        FactValue::Bytes(bytes) => Value::Int(i64::try_from(bytes).unwrap_or(i64::MAX)),
+        FactValue::Bytes(bytes) => Value::Int(signed(bytes)),
         FactValue::Integer(number) => Value::Int(number),
         FactValue::Boolean(holds) => Value::Bool(holds),
         FactValue::Texts(texts) => Value::from(texts.into_iter().take(MOST_LINKS).map(Value::from).collect::<Vec<_>>()),

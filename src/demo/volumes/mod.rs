@@ -19,7 +19,7 @@ use crate::demo::{
     lab::Lab,
     pattern::Pattern,
 };
-use crate::device::Size;
+use crate::device::{Size, signed};
 use crate::host::{Extent, FsKind};
 
 const MIB: u64 = 1 << 20;
@@ -172,7 +172,7 @@ fn capability(fs: Option<FsKind>) -> VolumeCapability {
 }
 
 fn range(size: u64) -> Option<CapacityRange> {
-    Some(CapacityRange { required_bytes: i64::try_from(size).unwrap_or(i64::MAX), limit_bytes: 0 })
+    Some(CapacityRange { required_bytes: signed(size), limit_bytes: 0 })
 }
 
 fn bytes(object: &str, wire: i64) -> Result<u64, DemoError> {

@@ -20,7 +20,7 @@ use crate::device::label::SetRef;
 use crate::health::Board;
 use crate::host::{KernelName, chain};
 use crate::operator::{
-    bytes::signed,
+    bytes::{signed, unsigned},
     condition::{Holds, condition},
     error::{OperatorError, error_message},
     node_context::{NodeOperator, PassSummary},
@@ -173,7 +173,7 @@ fn status(
         volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
-        largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
+        largest: quantity::short(unsigned(largest)),
         disks: disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect(),
         sets,
         conditions: vec![

@@ -13,6 +13,7 @@ use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
+    bytes::{int32, unsigned},
     condition::{ConditionState, condition},
     event::{EventNote, clip},
 };
@@ -100,8 +101,8 @@ pub fn decide(
     let status = LocalVolumeStatus {
         observed_generation: generation.unwrap_or_default(),
         management_state: state.unwrap_or("Managed").to_owned(),
-        ready_replicas: i32::try_from(nodes.len()).unwrap_or(i32::MAX),
-        total_provisioned_device_count: i32::try_from(devices(offers)).unwrap_or(i32::MAX),
+        ready_replicas: int32(nodes.len()),
+        total_provisioned_device_count: int32(devices(offers)),
         missing_device_paths,
         missing_device_paths_omitted,
         unmatched_devices,
@@ -115,7 +116,7 @@ pub fn decide(
 }
 
 fn devices(offers: &Offers<'_>) -> usize {
-    offers.iter().map(|(_, offer)| usize::try_from(offer.devices).unwrap_or(0)).sum()
+    offers.iter().map(|(_, offer)| unsigned::<usize>(offer.devices)).sum()
 }
 
 fn valid(read: &LocalVolumeSummary) -> ConditionState {
@@ -176,7 +177,7 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
         offer.unmatched.iter().map(move |one| format!("{node}: {}: {}", one.device, one.reason))
     }));
     reports.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
-    let not_named = |(_, offer): &(NodeName, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
+    let not_named = |(_, offer): &(NodeName, &SetOffer)| unsigned::<usize>(offer.unmatched_omitted);
     let omitted: usize = offers.iter().map(not_named).sum();
     let more = match reports.len().saturating_sub(NAMED) + omitted {
         0 => String::new(),

@@ -14,7 +14,7 @@ use crate::api::Invalid;
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
-    bytes::signed,
+    bytes::{int32, signed, unsigned},
     condition::{ConditionState, condition},
     event::{EventNote, clip},
 };
@@ -88,7 +88,7 @@ pub fn decide(
     }
     let count = |of: fn(&SetOffer) -> i64| {
         let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
-        i32::try_from(sum).unwrap_or(i32::MAX)
+        int32(sum)
     };
     let unmatched =
         |node: &NodeName, one: &Unmatched| json!({"node": node, "device": one.device, "reason": one.reason});
@@ -134,7 +134,7 @@ fn valid(read: &SetSummary) -> ConditionState {
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
 fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> ConditionState {
-    let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
+    let devices: usize = offers.values().map(|offer| unsigned::<usize>(offer.devices)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
     let problem = match read {
@@ -154,7 +154,7 @@ fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> Condi
 }
 
 fn would_take(offers: &BTreeMap<NodeName, &SetOffer>) -> String {
-    let more = |offer: &SetOffer| usize::try_from(offer.would_take_omitted).unwrap_or(0);
+    let more = |offer: &SetOffer| unsigned::<usize>(offer.would_take_omitted);
     let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
     let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
     let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));

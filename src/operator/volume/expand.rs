@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use super::create::gone;
 use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
-use crate::operator::bytes::{bytes, signed};
+use crate::operator::bytes::{signed, unsigned};
 use crate::operator::pool_volume::phase;
 use crate::volume::Error;
 
@@ -52,7 +52,7 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
             return refuse(Error::Aborted(format!("volume {id} is not ready on node {node}; try again")));
         }
     };
-    let size = bytes(status.size.unwrap_or_default());
+    let size = unsigned(status.size.unwrap_or_default());
     if let Some(limit) = limit.filter(|limit| *limit < size) {
         let (size, limit) = (quantity::format(size), quantity::format(limit));
         return refuse(Error::OutOfRange(format!("volume {id} has {size}, which is above the limit of {limit}")));

@@ -10,7 +10,7 @@ use crate::api::{
     quantity,
 };
 use crate::device::{NodeName, SetName};
-use crate::operator::bytes::bytes;
+use crate::operator::bytes::unsigned;
 use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
@@ -49,7 +49,8 @@ fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage:
     let Capacity { available, largest, smallest } = total(&given);
     // A promise takes at least the size of the smallest volume: a whole disk, a slot.
     let takes = |volume: &&&PoolVolume| offers.iter().any(|offer| selects(&selector_of(volume), offer));
-    let promised: u64 = promised.iter().filter(takes).map(|volume| bytes(volume.spec.required).max(smallest)).sum();
+    let promised: u64 =
+        promised.iter().filter(takes).map(|volume| unsigned::<u64>(volume.spec.required).max(smallest)).sum();
     let available = available.saturating_sub(promised);
     match largest.min(available) {
         largest if largest >= smallest && largest > 0 => Capacity { available, largest, smallest },
@@ -60,7 +61,7 @@ fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage:
 /// The room of a set for one mode, or for any mode if it is not known yet.
 fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
     let capacity = |figures: [i64; 3]| {
-        let [available, largest, smallest] = figures.map(bytes);
+        let [available, largest, smallest] = figures.map(unsigned);
         Capacity { available, largest, smallest }
     };
     let mount = || capacity([offer.available, offer.largest, offer.smallest]);
