@@ -14,6 +14,8 @@ use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
 
 /// A machine with disks. All calls block; the async edge calls them from blocking threads.
+///
+/// One trait: looks (`agent`, `health`) and opens (`pool`) need the same scan of the same machine.
 pub trait Host: Send + Sync + 'static {
     /// Every block device and partition, as the kernel describes it. Opens no device.
     fn scan(&self) -> Result<Vec<RawDisk>, HostError>;
@@ -111,6 +113,8 @@ impl TargetAccess {
 }
 
 /// Mounts and what they need. Targets are absolute and have been validated by the caller.
+///
+/// One trait: `volume` needs all of it, and the checkup's part of it is no other one.
 pub trait Mounts: Send + Sync {
     fn table(&self) -> Result<Vec<Mount>, HostError>;
 
