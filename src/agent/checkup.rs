@@ -1,11 +1,12 @@
 //! The checkup of the pool: what its disks report of themselves, and what the kernel counts of them, and how
-//! the mounts of its volumes are.
+//! the mounts of its volumes are; and the paths of local PersistentVolumes of other provisioners.
 //!
 //! Takes in the pool and the host; puts what it finds on the health board. A disk that hangs costs one thread and a
 //! moment of the first checkup that asks it; the others are asked as always.
 
 mod asking;
 mod mounted;
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 
 use self::asking::{Answer, Asking};
 use self::mounted::Expected;
+use self::paths::PathCheckup;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
@@ -36,7 +38,7 @@ struct DiskMemory {
     report: Option<DiskReport>,
 }
 
-/// Looks at the health of the disks and volumes of a pool.
+/// Looks at the health of the disks and volumes of a pool, and at the paths that the controller wants checked.
 pub struct Checkup {
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
@@ -45,6 +47,7 @@ pub struct Checkup {
     reporting: Asking<Incarnation, DiskReport>,
     filesystems: Asking<DiskId, Vec<(VolumeId, VolumeObservation)>>,
     disks: BTreeMap<DiskId, DiskMemory>,
+    paths: PathCheckup,
     /// What was seen last; it counts until the disk answers again.
     volumes: BTreeMap<VolumeId, VolumeObservation>,
     wall: fn() -> Timestamp,
@@ -61,6 +64,7 @@ impl Checkup {
             reporting: Asking::new(),
             filesystems: Asking::new(),
             disks: BTreeMap::new(),
+            paths: PathCheckup::new(),
             volumes: BTreeMap::new(),
             wall: Timestamp::now,
         }
@@ -94,6 +98,7 @@ impl Checkup {
                 findings.extend(observation.findings(&expected.intersection(&still).cloned().collect()));
             }
         }
+        look.paths = self.paths.look(&self.host, &self.board, answered);
         self.disks.retain(|id, _| look.disks.contains_key(id));
         self.board.look(look, (self.wall)(), self.host.monotonic())
     }

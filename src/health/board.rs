@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::condition::Condition;
 use super::finding::Finding;
 use super::history::History;
+use super::path::WatchedPath;
 use super::reason::HealthReason;
 use crate::device::{DiskId, VolumeId};
 use crate::pool::{DiskView, VolumeView};
@@ -26,6 +27,15 @@ struct Histories {
     mounted: BTreeMap<VolumeId, BTreeSet<PathBuf>>,
     unmounts: u64,
     looked: bool,
+    /// What the controller wants checked, and what was found, by UID of the PersistentVolume.
+    watched: Vec<WatchedPath>,
+    paths: BTreeMap<String, PathHistory>,
+}
+
+#[derive(Debug, Default)]
+struct PathHistory {
+    history: History,
+    is_mount_point: bool,
 }
 
 /// Everything that one look found, by disk and by volume. What is not named has no entry any more.
@@ -33,6 +43,23 @@ struct Histories {
 pub struct Look {
     pub disks: BTreeMap<DiskId, Vec<Finding>>,
     pub volumes: BTreeMap<VolumeId, Vec<Finding>>,
+    /// By UID of the PersistentVolume. One that is not named keeps its entry.
+    pub paths: BTreeMap<String, PathLook>,
+}
+
+/// What one look at a watched path found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathLook {
+    pub findings: Vec<Finding>,
+    pub is_mount_point: bool,
+}
+
+/// What is known of a watched path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    pub watched: WatchedPath,
+    pub is_mount_point: bool,
+    pub condition: Condition,
 }
 
 impl Board {
@@ -43,8 +70,35 @@ impl Board {
         histories.mounted.retain(|volume, _| look.volumes.contains_key(volume));
         let disks = take_in(&mut histories.disks, look.disks, wall, now);
         let volumes = take_in(&mut histories.volumes, look.volumes, wall, now);
+        let paths = histories.look_at_paths(look.paths, wall, now);
         let first = !std::mem::replace(&mut histories.looked, true);
-        disks || volumes || first
+        disks || volumes || paths || first
+    }
+
+    /// The paths to look at from now on; gives whether they are others than before.
+    pub fn watch(&self, watched: Vec<WatchedPath>) -> bool {
+        let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if histories.watched == watched {
+            return false;
+        }
+        histories.paths.retain(|uid, _| watched.iter().any(|path| path.uid == *uid));
+        histories.watched = watched;
+        true
+    }
+
+    pub fn watched(&self) -> Vec<WatchedPath> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).watched.clone()
+    }
+
+    /// The watched paths that were looked at; `None`: there was no look yet.
+    pub fn paths(&self) -> Option<Vec<PathReport>> {
+        let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let report = |watched: &WatchedPath| {
+            let PathHistory { history, is_mount_point } = histories.paths.get(&watched.uid)?;
+            let (condition, is_mount_point) = (Condition::of(history.findings().collect()), *is_mount_point);
+            Some(PathReport { watched: watched.clone(), is_mount_point, condition })
+        };
+        histories.looked.then(|| histories.watched.iter().filter_map(report).collect())
     }
 
     /// How many targets were unmounted on purpose: read before the mount table is, and given to [`Board::mounted`].
@@ -93,6 +147,23 @@ impl Board {
         let disk: Vec<Finding> = disk.map(named).collect();
         let all = joined(Finding::of_volume(view), histories.volumes.get(&view.id), &disk);
         Condition::of(all).awaiting_look(!histories.looked)
+    }
+}
+
+impl Histories {
+    fn look_at_paths(&mut self, look: BTreeMap<String, PathLook>, wall: Timestamp, now: Duration) -> bool {
+        let mut changed = false;
+        for (uid, PathLook { findings, is_mount_point }) in look {
+            // The controller may have taken it from the list meanwhile.
+            if !self.watched.iter().any(|path| path.uid == uid) {
+                continue;
+            }
+            changed |= !self.paths.contains_key(&uid);
+            let path = self.paths.entry(uid).or_default();
+            changed |= path.history.look(findings, wall, now) || path.is_mount_point != is_mount_point;
+            path.is_mount_point = is_mount_point;
+        }
+        changed
     }
 }
 
@@ -170,6 +241,7 @@ mod tests {
         let look = Look {
             disks: [(DiskId::named("gpt-1"), disk), (DiskId::named("gpt-2"), other)].into(),
             volumes: [(VolumeId::of_name("v"), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
+            ..Look::default()
         };
         let wall = Timestamp::from_second(5).expect("a time");
         assert!(board.look(look.clone(), wall, Duration::from_secs(1)));
@@ -186,5 +258,40 @@ mod tests {
         assert_eq!(words(&board.of_volume(&view("gpt-3", Standing::Ready))), ["NotDescribed", "InodesExhausted"]);
         assert!(board.look(Look::default(), wall, Duration::from_secs(3)), "neither is here any more");
         assert_eq!(words(&board.of_volume(&view("gpt-1", Standing::Ready))), ["NotDescribed"]);
+    }
+
+    #[test]
+    fn a_path_is_known_after_its_first_look_until_it_is_not_watched_any_more() {
+        let board = Board::default();
+        let path = |uid: &str| WatchedPath {
+            volume: uid.to_owned(),
+            uid: uid.to_owned(),
+            path: "/mnt/x".into(),
+            capacity: 1,
+            mode: crate::claim::VolumeMode::Filesystem,
+            is_mounted: false,
+        };
+        assert!(board.watch(vec![path("a"), path("b")]) && !board.watch(vec![path("a"), path("b")]));
+        assert_eq!(board.paths(), None);
+        let look = |uid: &str, findings: Vec<Finding>, is_mount_point| {
+            let paths = [(uid.to_owned(), PathLook { findings, is_mount_point })].into();
+            board.look(Look { paths, ..Look::default() }, Timestamp::UNIX_EPOCH, Duration::ZERO)
+        };
+        let uids = || -> Vec<String> {
+            board
+                .paths()
+                .expect("looked")
+                .into_iter()
+                .map(|path| format!("{} {}", path.watched.uid, path.condition.word()))
+                .collect()
+        };
+        assert!(look("a", vec![], true) && !look("a", vec![], true));
+        assert_eq!(uids(), ["a Healthy"]);
+        assert!(look("b", vec![Finding::new(HealthReason::HostPathNotExist, "gone")], false));
+        assert!(look("a", vec![], false), "it is no mount point any more");
+        assert!(!look("c", vec![], false), "nobody asked for it");
+        assert_eq!(uids(), ["a Healthy", "b HostPathNotExist"]);
+        assert!(board.watch(vec![path("a")]));
+        assert_eq!(uids(), ["a Healthy"]);
     }
 }

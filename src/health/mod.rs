@@ -12,10 +12,12 @@ mod condition;
 mod finding;
 mod history;
 mod observed;
+mod path;
 mod reason;
 
-pub use board::{Board, Look};
+pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation};
+pub use path::WatchedPath;
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};

@@ -33,6 +33,8 @@ impl Severity {
 pub enum Subject {
     Disk,
     Volume,
+    /// A PersistentVolume, whoever made it.
+    PersistentVolume,
 }
 
 /// Who knows that a reason holds.
@@ -61,6 +63,14 @@ pub struct ReasonRow {
     /// How long the cause must be away before the reason goes: zero where the cause is a state, and longer where it
     /// comes and goes.
     pub hold: Duration,
+}
+
+impl ReasonRow {
+    /// Whether a PersistentVolume is marked for it: the word is then the key of an annotation. What comes and goes by
+    /// nature is no mark.
+    pub fn marks(&self) -> bool {
+        self.hold == AT_ONCE
+    }
 }
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -165,6 +175,18 @@ reasons! {
     InodesExhausted: Volume, Look, Degraded, TEN_MINUTES,
         "The filesystem has no free inode: no file can be made, though there may be free space.",
         "Delete files that nobody needs, or expand the volume if it can grow.";
+    HostPathNotExist: PersistentVolume, Look, Inaccessible, AT_ONCE,
+        "The path of a local PersistentVolume of another provisioner leads to nothing, or not to what the volume is: a \
+         directory, or a block device.",
+        "Find out who removed it, and whether its disk is there. Its pods cannot start; those that run keep what they \
+         have open.";
+    MisMatchedVolSize: PersistentVolume, Look, Degraded, AT_ONCE,
+        "A local PersistentVolume of another provisioner promises more than its device has, or more is used than it \
+         promises.",
+        "Make a PersistentVolume of the right capacity, or move its data: the pods find the disk full too early.";
+    NodeNotReady: PersistentVolume, Cluster, Inaccessible, AT_ONCE,
+        "The node of the volume's disk has not been ready for a minute.",
+        "Look at the node: `kubectl describe node`. The volume is there again with the node.";
     NodeGone: Volume, Cluster, Inaccessible, AT_ONCE,
         "The Node of the volume's disk does not exist any more.",
         "If the node comes back under its name, so does the volume. If it never does: docs/troubleshooting.md, \"A \
@@ -185,6 +207,11 @@ impl HealthReason {
     /// Whether the pool knows it without a look.
     pub fn is_known_to_pool(&self) -> bool {
         self.row().is_some_and(|row| row.source == Source::Pool)
+    }
+
+    /// Whether a PersistentVolume is marked for it. A word that is not known here marks nothing: nobody could remove it.
+    pub fn marks(&self) -> bool {
+        self.row().is_some_and(ReasonRow::marks)
     }
 
     pub fn hold(&self) -> Duration {
@@ -215,9 +242,7 @@ mod tests {
         assert_eq!(words.len(), REASONS.len());
         for row in REASONS {
             assert!(row.meaning.ends_with('.') && row.action.ends_with('.'), "{row:?}");
-            assert!(
-                row.subject == Subject::Volume || row.word.starts_with("Disk") || row.word == "BackgroundWorkFails"
-            );
+            assert!(row.subject != Subject::Disk || row.word.starts_with("Disk") || row.word == "BackgroundWorkFails");
         }
         assert!(Severity::Degraded < Severity::Inaccessible && Severity::Inaccessible < Severity::DataLoss);
     }

@@ -17,6 +17,7 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
+use super::path_state::PathState;
 use super::port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
@@ -189,6 +190,10 @@ impl Mounts for DryHost {
 
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
         self.real.mounts().filesystem_state(mount)
+    }
+
+    fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
+        self.real.mounts().path_state(path)
     }
 }
 

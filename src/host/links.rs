@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{read_dir, read_link};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
@@ -129,13 +131,19 @@ pub fn node_number(node: &Path) -> Option<DevNo> {
     Some(DevNo::of(found.rdev()))
 }
 
-/// The block device that a path leads to on the host: with its own root and its own links. If the host's processes are
-/// not in sight, as this process sees the path.
+/// What a path leads to on the host: with its own root and its own links. If the host's processes are not in sight, as
+/// this process sees the path.
+pub(super) fn open_on_host(path: &Path) -> Result<OwnedFd, Errno> {
+    let plain = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let Ok(root) = open("/proc/1/root", plain | OFlag::O_DIRECTORY, Mode::empty()) else {
+        return open(path, plain, Mode::empty());
+    };
+    openat2(&root, path, OpenHow::new().flags(plain).resolve(ResolveFlag::RESOLVE_IN_ROOT))
+}
+
+/// The block device that a path leads to on the host.
 pub fn device_on_host(path: &Path) -> Option<DevNo> {
-    let folder = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let Ok(root) = open("/proc/1/root", folder, Mode::empty()) else { return node_number(path) };
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    let found = fstat(openat2(&root, path, how).ok()?).ok()?;
+    let found = fstat(open_on_host(path).ok()?).ok()?;
     let is_block = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFBLK;
     is_block.then(|| DevNo::of(found.st_rdev))
 }

@@ -28,6 +28,7 @@ pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
+use super::path_state::{PathState, path_state};
 use super::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use super::roots::Roots;
 
@@ -187,9 +188,13 @@ impl Mounts for RealMounts {
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
         state::filesystem_state(&Roots::default(), mount)
     }
+
+    fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
+        path_state(&Roots::default(), path)
+    }
 }
 
-fn usage_of(stats: &Statvfs) -> FsUsage {
+pub(super) fn usage_of(stats: &Statvfs) -> FsUsage {
     let bytes = |blocks: u64| blocks.saturating_mul(stats.fragment_size());
     FsUsage {
         total: bytes(stats.blocks()),

@@ -10,6 +10,7 @@ use super::block::Disk;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
+use super::path_state::PathState;
 use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
 
@@ -150,6 +151,9 @@ pub trait Mounts: Send + Sync {
     /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
     /// has [`Timeouts`](super::timeout::Timeouts) for each device.
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError>;
+
+    /// What a path of the host is. It may block, too.
+    fn path_state(&self, path: &Path) -> Result<PathState, HostError>;
 }
 
 /// What a volume is mounted on.

@@ -24,6 +24,8 @@ pub struct Metrics {
     volumes: IntGaugeVec,
     abnormal: IntGaugeVec,
     accepted: IntGauge,
+    /// By reason: the leader's monitor counts them.
+    pub marked: IntGaugeVec,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how many times it wrote something, and how many of these writes failed.
@@ -37,6 +39,9 @@ impl Metrics {
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
         let abnormal = opts("abnormal_volumes", "Volumes that are not healthy, by the worst reason of each.");
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
+        let marked = opts("marked_persistent_volumes", "PersistentVolumes that are marked, by each reason of each.");
+        let marked = IntGaugeVec::new(marked, &["reason"])?;
+        registry.register(Box::new(marked.clone()))?;
         let deleted = opts("set_deletion_timestamp_seconds", "Deletion time of a set that still exists.");
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
@@ -54,7 +59,7 @@ impl Metrics {
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, abnormal, accepted, deleted_sets, leader, writes, errors })
+        Ok(Self { volumes, abnormal, accepted, marked, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes at a scrape, not at each change.

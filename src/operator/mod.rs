@@ -28,6 +28,7 @@ pub mod node;
 pub(in crate::operator) mod node_context;
 mod node_object;
 mod object_key;
+pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
 pub(in crate::operator) mod relevance;
@@ -36,6 +37,7 @@ pub(in crate::operator) mod store;
 pub(in crate::operator) mod stores;
 pub mod volume;
 pub(in crate::operator) mod watch;
+mod watched;
 
 pub use lease::Lease;
 

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
 
-use crate::agent::{AgentHandle, PassReport};
+use crate::agent::{AgentHandle, CheckupHandle, PassReport};
 use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id, label::Label};
-use crate::health::Board;
+use crate::health::{Board, WatchedPath};
 use crate::host::KernelName;
 use crate::operator::relevance::Sort;
 use crate::pool::Pool;
@@ -86,8 +86,8 @@ pub struct NodeOperator {
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
     pub(in crate::operator) health: Board,
-    /// Moves when the board has changed; `None`: nobody looks at the health of this pool.
-    pub(in crate::operator) health_changed: Option<channel::Receiver<u64>>,
+    /// Moves when the board has changed, and the checkups; `None`: nobody looks at the health of this pool.
+    pub(in crate::operator) reported: Option<(channel::Receiver<u64>, CheckupHandle)>,
     /// This node's clock: the ages of requests are measured by it.
     pub(in crate::operator) clock: fn() -> Timestamp,
 }
@@ -115,22 +115,29 @@ impl NodeOperator {
                 changed,
                 writes,
                 health: Board::default(),
-                health_changed: None,
+                reported: None,
                 clock,
             },
             Inbox(inbox),
         )
     }
 
-    /// Reports the health that is on this board, whenever `changed` moves.
-    pub fn with_health(self, health: Board, changed: channel::Receiver<u64>) -> Self {
-        Self { health, health_changed: Some(changed), ..self }
+    /// Reports the health that is on this board, whenever `changed` moves; `checkups` are those that fill the board.
+    pub fn with_health(self, health: Board, changed: channel::Receiver<u64>, checkups: CheckupHandle) -> Self {
+        Self { health, reported: Some((changed, checkups)), ..self }
     }
 
     /// Measures the age of requests by another clock.
     #[cfg(any(test, feature = "testing"))]
     pub fn by_clock(self, clock: fn() -> Timestamp) -> Self {
         Self { clock, ..self }
+    }
+
+    /// The paths of PersistentVolumes to look at from now on.
+    pub(in crate::operator) fn watch(&self, paths: &[WatchedPath]) {
+        if let Some((_, checkups)) = self.reported.as_ref().filter(|_| self.health.watch(paths.to_vec())) {
+            checkups.due();
+        }
     }
 
     pub(in crate::operator) fn look_at(&self, id: VolumeId) {

@@ -1,8 +1,9 @@
-//! What localpool reads of a Node. Pure.
+//! What localpool reads of a Node, and whether it is ready. Pure.
 //!
 //! Takes in a Node as the API server has it; gives out one without the rest (images, addresses, heartbeats), which is
 //! most of its size.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -27,6 +28,26 @@ pub fn needed(node: Node) -> Node {
 pub fn is_same(a: &Node, b: &Node) -> bool {
     (&a.metadata.uid, &a.metadata.labels, &a.spec, &a.status)
         == (&b.metadata.uid, &b.metadata.labels, &b.spec, &b.status)
+}
+
+/// Whether kubelet of a node is ready, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeReadiness {
+    pub is_ready: bool,
+    /// `None`: nobody said.
+    pub since: Option<Timestamp>,
+}
+
+impl NodeReadiness {
+    /// A node without the condition has not been ready yet.
+    pub fn of(node: &Node) -> Self {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions.into_iter().find(|condition| condition.type_ == READY);
+        Self {
+            is_ready: ready.is_some_and(|condition| condition.status == "True"),
+            since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +80,14 @@ mod tests {
         let mut other = first.clone();
         other.metadata.labels = None;
         assert!(!is_same(&first, &other));
+    }
+
+    #[test]
+    fn only_true_is_ready_and_a_node_that_never_was_is_not() {
+        let since = "2026-01-01T00:00:00Z".parse().ok();
+        for (status, is_ready) in [("True", true), ("False", false), ("Unknown", false)] {
+            assert_eq!(NodeReadiness::of(&node(status, "2026-01-01T00:00:10Z")), NodeReadiness { is_ready, since });
+        }
+        assert_eq!(NodeReadiness::of(&Node::default()), NodeReadiness { is_ready: false, since: None });
     }
 }

@@ -22,7 +22,7 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Stores},
+    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, Stores},
     lease,
 };
 
@@ -133,7 +133,8 @@ impl ControllerRole {
             let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), *gone, pod_name);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
-            tokio::join!(leader.run(), discoveries.run());
+            let monitor = Monitor::new(client.clone(), stores.clone(), metrics.clone(), pod_name);
+            tokio::join!(leader.run(), discoveries.run(), monitor.run());
         };
         tokio::select! {
             () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}

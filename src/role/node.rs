@@ -104,7 +104,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (operator, inbox) =
         NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
-    let operator = operator.with_health(board.clone(), health_changed);
+    let operator = operator.with_health(board.clone(), health_changed, checkups.clone());
     let operator = tokio::spawn(operator.run(inbox, passes.clone()));
     let operator_handle = operator.abort_handle();
     let mut parts = Parts::default();

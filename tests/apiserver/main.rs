@@ -15,6 +15,7 @@ mod identity;
 mod immutable;
 mod leader;
 mod lost;
+mod marks;
 mod modes;
 mod nodes;
 mod race;

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use localpool::agent::{AgentHandle, AgentThread, Reconciler};
+use localpool::agent::{AgentHandle, AgentThread, Checkup, CheckupHandle, Reconciler};
 use localpool::device::Owner;
+use localpool::health::Board;
 use localpool::host::{Host, fake::FakeHost};
 use localpool::operator::node::{NodeOperator, PassSummary, Writes, ask_own, ask_promises, of_this_cluster};
 use localpool::pool::{Pool, Workers};
@@ -36,6 +37,7 @@ pub struct Running {
     operator: JoinHandle<()>,
     pub agent_handle: AgentHandle,
     thread: AgentThread,
+    pub checkups: CheckupHandle,
     pool: Arc<Pool>,
 }
 
@@ -71,22 +73,29 @@ impl SimNode {
             ask = of_this_cluster(client.clone(), cluster, runtime, ask);
         }
         let agent = agent.asking_elsewhere(ask);
+        let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
+        let checkup = Checkup::new(Arc::clone(&self.host) as _, Arc::clone(&pool), board.clone(), agent.reports());
+        let (checkups, _) = CheckupHandle::start(checkup, None, move || tell.send_modify(|count| *count += 1));
         let (see, seen) = watch::channel(None);
+        let after_pass = checkups.clone();
         let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), None, move |pass| {
             see.send_replace(Some(Arc::new(PassSummary::of(pass))));
+            after_pass.due();
         });
         let writes = Arc::new(Writes::default());
         self.locks = VolumeLocks::default();
         let (operator, inbox) =
             NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), self.locks.clone(), writes);
-        let operator = tokio::spawn(operator.by_clock(self.clock).run(inbox, seen));
-        self.running = Some(Running { operator, agent_handle, thread, pool });
+        let operator = operator.by_clock(self.clock).with_health(board, health_changed, checkups.clone());
+        let operator = tokio::spawn(operator.run(inbox, seen));
+        self.running = Some(Running { operator, agent_handle, thread, checkups, pool });
     }
 
     pub async fn kill(&mut self) {
-        let Some(Running { operator, agent_handle, thread, pool }) = self.running.take() else { return };
+        let Some(Running { operator, agent_handle, thread, checkups, pool }) = self.running.take() else { return };
         operator.abort();
         let _ = operator.await;
+        checkups.stop();
         agent_handle.stop();
         drop(pool);
         tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
@@ -102,6 +111,7 @@ impl Drop for SimNode {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             running.operator.abort();
+            running.checkups.stop();
             running.agent_handle.stop();
         }
     }

@@ -92,6 +92,12 @@ fn alerts_of(alerts: &Value, metric: &str, reason: &str) -> Vec<String> {
 fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
     let alerts = alerts();
     for row in REASONS.iter().filter(|row| row.word != "BackgroundWorkFails") {
+        let of_marked = alerts_of(&alerts, "localpool_controller_marked_persistent_volumes", row.word);
+        if row.subject == Subject::PersistentVolume {
+            assert_eq!(of_marked, ["LocalpoolPersistentVolumeMarked"], "{}", row.word);
+            continue;
+        }
+        assert_eq!(of_marked, [""; 0], "{}", row.word);
         let wanted = match (row.word, row.severity) {
             ("Conflict", _) => "LocalpoolVolumeInConflict",
             ("NodeGone", _) => "LocalpoolVolumeWithoutNode",

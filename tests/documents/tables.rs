@@ -68,6 +68,7 @@ fn reasons() -> Vec<Vec<String>> {
         let subject = match row.subject {
             Subject::Disk => "disk",
             Subject::Volume => "volume",
+            Subject::PersistentVolume => "PersistentVolume",
         };
         let severity = row.severity.word().to_owned();
         vec![code(&[row.word]), subject.to_owned(), severity, row.meaning.to_owned(), row.action.to_owned()]

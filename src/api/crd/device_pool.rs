@@ -1,6 +1,7 @@
 //! DevicePool: the disks of one node, what they can offer, and why others were not taken.
 //!
-//! The user writes the spec, the node's agent writes the status, and only on a change.
+//! The user writes the spec, but for the list of PersistentVolumes, which the controller writes; the node's agent writes
+//! the status, and only on a change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
 use crate::device::{DiskId, NodeName, SetName};
+use crate::claim::VolumeMode;
 
 /// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,39 @@ pub struct DevicePoolSpec {
     /// Accept no new volumes on this node; existing volumes can still be used.
     #[serde(default)]
     pub cordon: bool,
+    /// Local PersistentVolumes of other provisioners on this node: the agent looks at their paths. The controller writes
+    /// this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub persistent_volumes: Vec<WatchedVolume>,
+}
+
+/// A local PersistentVolume whose path the node's agent looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchedVolume {
+    pub name: String,
+    pub uid: String,
+    pub path: String,
+    /// What it promises, in bytes.
+    #[serde(default)]
+    pub capacity: i64,
+    pub volume_mode: VolumeMode,
+    /// It was a mount point before, or its provisioner makes nothing else.
+    #[serde(default)]
+    pub mount_point: bool,
+}
+
+/// What the agent found at the path of a local PersistentVolume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchedVolumeStatus {
+    pub name: String,
+    pub uid: String,
+    #[serde(default)]
+    pub mount_point: bool,
+    /// What is wrong with it, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<HealthEntry>,
 }
 
 /// What the agent reports. Sizes are in bytes if they are numbers, and for people if they are text.
@@ -60,6 +95,9 @@ pub struct DevicePoolStatus {
     /// The space that each set offers here, and the devices that it does not take.
     #[serde(default)]
     pub sets: Vec<SetOffer>,
+    /// The PersistentVolumes of the spec that were looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub persistent_volumes: Vec<WatchedVolumeStatus>,
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }

@@ -19,7 +19,7 @@ use kube::CustomResourceExt as _;
 
 pub use device_pool::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, DiskPartitioning, DiskState, DiskStatus, PartitioningState, SetOffer,
-    Unmatched,
+    Unmatched, WatchedVolume, WatchedVolumeStatus,
 };
 pub use health::HealthEntry;
 pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};

@@ -8,6 +8,7 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
+use crate::host::path_state::PathState;
 use crate::host::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
@@ -27,6 +28,8 @@ struct State {
     read_only: BTreeSet<PathBuf>,
     /// By target; all others are well.
     filesystems: BTreeMap<PathBuf, FilesystemState>,
+    /// All others are absent.
+    paths: BTreeMap<PathBuf, PathState>,
 }
 
 impl FakeMounts {
@@ -40,6 +43,10 @@ impl FakeMounts {
 
     pub(super) fn set_filesystem_state(&self, target: &Path, state: FilesystemState) {
         locked(&self.state).filesystems.insert(target.to_owned(), state);
+    }
+
+    pub fn set_path_state(&self, path: &Path, state: PathState) {
+        locked(&self.state).paths.insert(path.to_owned(), state);
     }
 
     /// The table calls the source of a mount by another of its names from now on.
@@ -160,5 +167,10 @@ impl Mounts for FakeMounts {
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
         self.gate.pass("filesystem_state");
         Ok(locked(&self.state).filesystems.get(&mount.target).copied().unwrap_or_default())
+    }
+
+    fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
+        self.gate.pass("path_state");
+        Ok(locked(&self.state).paths.get(path).copied().unwrap_or(PathState::Absent))
     }
 }

@@ -35,7 +35,7 @@ impl NodeOperator {
     /// The DevicePool and the PoolVolumes are looked at when the health of something changed. Those whose status says
     /// it already are not written.
     async fn report_health(self) {
-        let Some(mut changed) = self.health_changed.clone() else { return };
+        let Some((mut changed, _)) = self.reported.clone() else { return };
         while changed.changed().await.is_ok() {
             self.pool_changed();
             self.pool.volumes().iter().for_each(|view| self.look_at(view.id));

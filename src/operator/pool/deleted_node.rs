@@ -28,7 +28,9 @@ impl UnusedPools {
         let (mut due, mut next) = (Vec::new(), None);
         for pool in pools {
             let name = pool.node();
-            if pool.spec != DevicePoolSpec::default() || used(&name) {
+            // The controller writes the PersistentVolumes.
+            let by_person = DevicePoolSpec { persistent_volumes: Vec::new(), ..pool.spec.clone() };
+            if by_person != DevicePoolSpec::default() || used(&name) {
                 continue;
             }
             let since = self.0.get(&name).copied().unwrap_or(now);
@@ -51,7 +53,7 @@ mod tests {
     const AGE: SignedDuration = SignedDuration::from_mins(10);
 
     fn pool(name: &str, cordon: bool) -> Arc<DevicePool> {
-        Arc::new(DevicePool::new(name, DevicePoolSpec { cordon }))
+        Arc::new(DevicePool::new(name, DevicePoolSpec { cordon, ..DevicePoolSpec::default() }))
     }
 
     fn names(pools: &[Arc<DevicePool>]) -> Vec<NodeName> {

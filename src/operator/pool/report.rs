@@ -19,6 +19,7 @@ use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::device::label::SetRef;
 use crate::health::Board;
 use crate::host::{KernelName, chain};
+use crate::operator::watched;
 use crate::operator::{
     bytes::{signed, unsigned},
     condition::{Holds, condition},
@@ -176,6 +177,7 @@ fn status(
         largest: quantity::short(unsigned(largest)),
         disks: disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect(),
         sets,
+        persistent_volumes: watched::statuses(board, before),
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
             claiming(pool.journal().sound().err(), pass.volumes_unread.as_deref(), config, &before.conditions),

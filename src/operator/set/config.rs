@@ -140,6 +140,7 @@ async fn hand_over(
             operator.agent_handle.set_rules(rules.clone());
             handed_over = Some(rules);
         }
+        operator.watch(&next.watched);
         if **config.borrow() != *next {
             config.send_replace(next);
         }

@@ -16,9 +16,11 @@ use crate::api::{
 };
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
 use crate::device::{NodeName, SetName};
+use crate::health::WatchedPath;
 use crate::operator::crd_definition::NotBelieved;
 use crate::operator::object_key::ObjectKey;
 use crate::operator::store::ByKey;
+use crate::operator::watched;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +39,8 @@ pub struct NodeConfig {
     pub volumes_held_back: Option<NotBelieved>,
     /// Whether another operator takes disks here.
     pub diskmaker: Diskmaker,
+    /// Paths of PersistentVolumes of other provisioners that the agent looks at.
+    pub watched: Vec<WatchedPath>,
 }
 
 /// The Local Storage Operator's program that takes disks, on this node. If it runs, two programs would choose among the
@@ -124,6 +128,7 @@ pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) ->
         held_back: held_back.filter(|_| sets.is_some()),
         volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
         diskmaker,
+        watched: pool_object.iter().flat_map(|pool| &pool.spec.persistent_volumes).map(watched::path).collect(),
     }
 }
 

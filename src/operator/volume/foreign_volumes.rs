@@ -15,6 +15,7 @@ use crate::device::NodeName;
 use crate::host::links;
 use crate::host::timeout::Timeouts;
 use crate::operator::error::OperatorError;
+use crate::operator::persistent_volume::PROVISIONED_BY;
 
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 250;
@@ -22,8 +23,6 @@ const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 /// How long it may take to read a promised path: it may be on a server that is gone.
 const PATH_TIMEOUT: Duration = Duration::from_secs(5);
-/// The annotation that names the provisioner of a PersistentVolume.
-const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// A path of this node that a PersistentVolume names.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,110 @@
+//! What is wrong with the path of a local PersistentVolume of another provisioner: seed 004's checks, in its order.
+
+use std::path::PathBuf;
+
+use super::finding::Finding;
+use super::reason::HealthReason;
+use crate::claim::VolumeMode;
+use crate::host::PathState;
+
+/// A path of this node that the controller wants checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedPath {
+    /// The name and the UID of the PersistentVolume.
+    pub volume: String,
+    pub uid: String,
+    pub path: PathBuf,
+    /// What the PersistentVolume promises, in bytes.
+    pub capacity: u64,
+    /// With a filesystem, it is a directory, or a device whose filesystem kubelet mounts.
+    pub mode: VolumeMode,
+    /// It was a mount point before, or its provisioner makes nothing else.
+    pub is_mounted: bool,
+}
+
+impl WatchedPath {
+    /// The first that is wrong is the only finding, as it hides the others.
+    pub fn findings(&self, state: &PathState) -> Vec<Finding> {
+        let path = self.path.display().to_string();
+        let path = path.escape_debug();
+        let not_there = |what: &str| vec![Finding::new(HealthReason::HostPathNotExist, format!("{path} {what}"))];
+        match (state, self.mode) {
+            (PathState::Absent, _) => not_there("does not exist"),
+            (PathState::Device { size: None }, _) => not_there("leads to a device that is gone"),
+            (PathState::Device { size: Some(size) }, _) => self.too_large(Some(*size)).into_iter().collect(),
+            (PathState::Directory { .. } | PathState::Other, VolumeMode::Block) => not_there("is no block device"),
+            (PathState::Other, VolumeMode::Filesystem) => not_there("is neither a directory nor a block device"),
+            (PathState::Directory { is_mount_point: false, .. }, VolumeMode::Filesystem) if self.is_mounted => {
+                vec![Finding::new(HealthReason::NotMountPoint, format!("nothing is mounted at {path} any more"))]
+            }
+            (PathState::Directory { is_mount_point, device_size, usage }, VolumeMode::Filesystem) => {
+                let size = device_size.or((usage.total > 0).then_some(usage.total));
+                let used = *is_mount_point && self.capacity > 0 && usage.used > self.capacity;
+                let used = used.then(|| {
+                    let words = format!("more is used at {path} than the capacity of {} bytes", self.capacity);
+                    Finding::new(HealthReason::MisMatchedVolSize, words)
+                });
+                let inodes = *is_mount_point && usage.inodes > 0 && usage.inodes_free == 0;
+                let inodes = inodes.then(|| {
+                    Finding::new(HealthReason::InodesExhausted, format!("the filesystem at {path} has no free inode"))
+                });
+                self.too_large(size).or(used).into_iter().chain(inodes).collect()
+            }
+        }
+    }
+
+    fn too_large(&self, size: Option<u64>) -> Option<Finding> {
+        let size = size.filter(|size| self.capacity > *size)?;
+        let words = format!("the capacity is {} bytes, and the device has {size}", self.capacity);
+        Some(Finding::new(HealthReason::MisMatchedVolSize, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::FsUsage;
+
+    const GIB: u64 = 1 << 30;
+
+    fn words(mode: VolumeMode, is_mounted: bool, state: PathState) -> String {
+        let path = "/mnt/a b\nc".into();
+        let watched =
+            WatchedPath { volume: "v".to_owned(), uid: "u".to_owned(), path, capacity: GIB, mode, is_mounted };
+        let found = watched.findings(&state);
+        assert!(found.iter().all(|finding| !finding.message.contains('\n')), "{found:?}");
+        found.iter().map(|finding| finding.reason.word()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn directory(is_mount_point: bool, device_size: Option<u64>, usage: FsUsage) -> PathState {
+        PathState::Directory { is_mount_point, device_size, usage }
+    }
+
+    #[test]
+    fn a_path_must_lead_to_what_the_volume_is() {
+        use VolumeMode::{Block, Filesystem};
+        for mode in [Block, Filesystem] {
+            assert_eq!(words(mode, true, PathState::Absent), "HostPathNotExist");
+            assert_eq!(words(mode, true, PathState::Other), "HostPathNotExist");
+            assert_eq!(words(mode, true, PathState::Device { size: None }), "HostPathNotExist");
+            assert_eq!(words(mode, true, PathState::Device { size: Some(GIB) }), "");
+            assert_eq!(words(mode, true, PathState::Device { size: Some(GIB - 1) }), "MisMatchedVolSize");
+        }
+        let directory = directory(false, None, FsUsage::default());
+        assert_eq!(words(Block, false, directory), "HostPathNotExist");
+        assert_eq!(words(Filesystem, false, directory), "", "some are directories from the beginning");
+        assert_eq!(words(Filesystem, true, directory), "NotMountPoint");
+    }
+
+    #[test]
+    fn a_volume_must_not_promise_or_use_more_than_there_is() {
+        let mode = VolumeMode::Filesystem;
+        let usage = FsUsage { total: GIB - (1 << 20), used: 5, inodes: 10, inodes_free: 1, ..FsUsage::default() };
+        assert_eq!(words(mode, true, directory(true, Some(GIB), usage)), "", "a filesystem is smaller than its device");
+        assert_eq!(words(mode, true, directory(true, Some(GIB - 1), usage)), "MisMatchedVolSize");
+        assert_eq!(words(mode, true, directory(true, None, usage)), "MisMatchedVolSize");
+        let over = FsUsage { used: GIB + 1, inodes_free: 0, ..usage };
+        assert_eq!(words(mode, true, directory(true, Some(9 * GIB), over)), "MisMatchedVolSize InodesExhausted");
+        assert_eq!(words(mode, false, directory(false, Some(9 * GIB), over)), "", "it is used by others, too");
+    }
+}

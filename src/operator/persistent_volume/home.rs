@@ -1,0 +1,81 @@
+//! The node of a PersistentVolume, by its affinity.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node as KubeNode, NodeSelectorTerm, PersistentVolume};
+use kube::ResourceExt as _;
+
+use crate::api::{Node, node_selector};
+use crate::device::NodeName;
+
+/// The label by which most provisioners name a node. Its value may differ from the node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The field that names it.
+const NAME: &str = "metadata.name";
+
+/// Where a local volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    Node(NodeName),
+    /// The affinity names a node, and none is there by that name or hostname.
+    Gone(NodeName),
+    /// It has no affinity, or selects several nodes: its path is not looked at anywhere.
+    NotOne,
+}
+
+/// All nodes, and those of each hostname: there may be as many volumes as nodes.
+#[derive(Debug, Default)]
+pub struct NodeIndex {
+    all: Vec<Node>,
+    by_value: BTreeMap<String, Vec<usize>>,
+}
+
+impl NodeIndex {
+    pub fn of(nodes: &[Arc<KubeNode>]) -> Self {
+        let all: Vec<Node> =
+            nodes.iter().map(|node| Node { name: node.name_any().into(), labels: node.labels().clone() }).collect();
+        let mut by_value: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, node) in all.iter().enumerate() {
+            by_value.entry(node.name.to_string()).or_default().push(index);
+            if let Some(hostname) = node.labels.get(HOSTNAME).filter(|hostname| node.name != **hostname) {
+                by_value.entry(hostname.clone()).or_default().push(index);
+            }
+        }
+        Self { all, by_value }
+    }
+
+    pub fn home(&self, volume: &PersistentVolume) -> Home {
+        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+        let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else { return Home::NotOne };
+        let Ok(selector) = serde_json::to_value(required) else { return Home::NotOne };
+        let named: Option<Vec<&String>> =
+            required.node_selector_terms.iter().map(names).collect::<Option<Vec<_>>>().map(|all| all.concat());
+        let candidates: Vec<&Node> = match &named {
+            Some(values) => values
+                .iter()
+                .flat_map(|value| self.by_value.get(*value))
+                .flatten()
+                .map(|index| &self.all[*index])
+                .collect(),
+            None => self.all.iter().collect(),
+        };
+        let mut selected = candidates.into_iter().filter(|node| node_selector::may_select(&selector, node));
+        match (selected.next(), named) {
+            (Some(node), _) => match selected.all(|other| other.name == node.name) {
+                true => Home::Node(node.name.clone()),
+                false => Home::NotOne,
+            },
+            (None, Some(values)) if let [value] = values[..] => Home::Gone(value.as_str().into()),
+            (None, _) => Home::NotOne,
+        }
+    }
+}
+
+/// The hostnames, or names, of which a term demands one; `None`: it demands none.
+fn names(term: &NodeSelectorTerm) -> Option<Vec<&String>> {
+    let labels = term.match_expressions.iter().flatten().filter(|wanted| wanted.key == HOSTNAME);
+    let fields = term.match_fields.iter().flatten().filter(|wanted| wanted.key == NAME);
+    let wanted = labels.chain(fields).find(|wanted| wanted.operator == "In")?;
+    Some(wanted.values.iter().flatten().collect())
+}

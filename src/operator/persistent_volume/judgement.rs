@@ -1,0 +1,113 @@
+//! What is wrong with a PersistentVolume: what its agent reports, and whether its node is there.
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+
+use super::steady::Counts;
+use crate::api::crd::HealthEntry;
+use crate::health::HealthReason;
+
+/// What is wrong with one PersistentVolume, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    pub reasons: BTreeSet<HealthReason>,
+    pub others: Others,
+    /// After this time it may be another one, even if nothing changes.
+    pub due: Option<SignedDuration>,
+}
+
+/// What happens to marks whose reason is not among the reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    Go,
+    /// It is not known whether they hold.
+    Stay,
+}
+
+/// Whether a node can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Ready,
+    NotReady,
+    Gone,
+}
+
+/// What is known of a volume besides its node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reported<'a> {
+    NotYet,
+    /// All that its agent found.
+    Entries(&'a [HealthEntry]),
+    /// Its PoolVolume does not exist.
+    Absent(Counts<()>),
+}
+
+/// `present` are the reasons by which it is marked now.
+pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
+    let (mut reasons, others, wait) = match reported {
+        Reported::NotYet => (BTreeSet::new(), Others::Stay, None),
+        Reported::Entries(entries) => {
+            (entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect(), Others::Go, None)
+        }
+        Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), Others::Go, None),
+        Reported::Absent(Counts::In(wait)) => (BTreeSet::new(), Others::Stay, Some(wait)),
+    };
+    let mut due = wait;
+    match node {
+        Counts::Yes(NodeState::Ready) => {}
+        Counts::Yes(NodeState::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
+        Counts::Yes(NodeState::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
+        // Neither marked nor unmarked for it.
+        Counts::In(wait) => {
+            let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
+            reasons.extend(of_node.into_iter().filter(|reason| present.contains(reason)));
+            due = due.into_iter().chain([wait]).min();
+        }
+    }
+    Judgement { reasons, others, due }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: SignedDuration = SignedDuration::from_secs(7);
+
+    fn words(judgement: &Judgement) -> Vec<&str> {
+        judgement.reasons.iter().map(HealthReason::word).collect()
+    }
+
+    fn entry(reason: &str) -> HealthEntry {
+        HealthEntry { reason: reason.to_owned(), severity: String::new(), message: String::new(), since: None }
+    }
+
+    #[test]
+    fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
+        let none = BTreeSet::new();
+        let entries = [entry("DiskMissing")];
+        let judged = judge(Counts::Yes(NodeState::Ready), Reported::Entries(&entries), &none);
+        assert_eq!((words(&judged), judged.others, judged.due), (vec!["DiskMissing"], Others::Go, None));
+        let judged = judge(Counts::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
+        assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
+        let judged = judge(Counts::Yes(NodeState::Gone), Reported::NotYet, &none);
+        assert_eq!((words(&judged), judged.others), (vec!["NodeGone"], Others::Stay));
+    }
+
+    #[test]
+    fn a_node_that_has_just_changed_neither_marks_nor_unmarks() {
+        for (present, expected) in [(vec![], vec![]), (vec![HealthReason::NodeNotReady], vec!["NodeNotReady"])] {
+            let judged = judge(Counts::In(WAIT), Reported::Entries(&[]), &present.into_iter().collect());
+            assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
+        }
+    }
+
+    #[test]
+    fn a_volume_without_an_object_is_missing_after_a_while() {
+        let ready = Counts::Yes(NodeState::Ready);
+        let judged = judge(ready, Reported::Absent(Counts::In(WAIT)), &BTreeSet::new());
+        assert_eq!((words(&judged), judged.others, judged.due), (vec![], Others::Stay, Some(WAIT)));
+        let judged = judge(ready, Reported::Absent(Counts::Yes(())), &BTreeSet::new());
+        assert_eq!((words(&judged), judged.others), (vec!["VolumeMissing"], Others::Go));
+    }
+}

@@ -1,0 +1,24 @@
+//! PersistentVolumes with which something is wrong are marked: seed 004.
+//!
+//! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
+//! wrong, Events, and in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
+//! looks at. Only the leader does this, and annotations are all that it writes into a PersistentVolume.
+//!
+//! ```text
+//! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
+//! ```
+//!
+//! All but `monitor` are pure.
+
+mod home;
+mod judgement;
+mod mark_time;
+mod marks;
+mod monitor;
+mod object;
+mod plan;
+mod steady;
+mod watch_list;
+
+pub use self::monitor::Monitor;
+pub(in crate::operator) use self::object::PROVISIONED_BY;

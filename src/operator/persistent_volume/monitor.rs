@@ -1,0 +1,219 @@
+//! Marks PersistentVolumes, and removes the marks.
+//!
+//! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass did
+//! not do everything, or when a state has lasted long enough to count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{EventType, Recorder, Reporter};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::marks::MarkChange;
+use super::object::{self, Backing};
+use super::plan::{Now, Plan, Planner, View};
+use crate::api::crd::{DevicePool, WatchedVolume};
+use crate::host::{Backoff, chain};
+use crate::operator::client::within;
+use crate::operator::error::OperatorError;
+use crate::operator::event::EventNote;
+use crate::operator::metrics::Metrics;
+use crate::operator::store::Store;
+use crate::operator::stores::Stores;
+use crate::operator::watch::{Watched, decoded, keep};
+use crate::volume::{DRIVER_NAME, VolumeId};
+
+/// Changes come in bursts; a pass waits for the end of one.
+const SETTLE: Duration = Duration::from_millis(250);
+/// The wait after a pass that could not do everything: the first one, and the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How many PersistentVolumes one pass writes, and how long after it the next one begins: a rack that fails at once
+/// must not keep the API server from those who mend it.
+const WRITES: usize = 50;
+const NEXT: SignedDuration = SignedDuration::from_secs(1);
+/// How long a node is not ready, or ready again, before its volumes are marked, or not marked any more.
+pub const NODE_GRACE: SignedDuration = SignedDuration::from_secs(60);
+/// The name of this work in metrics and logs.
+const WORK: &str = "monitor";
+
+/// The monitor of seed 004, for one replica.
+pub struct Monitor {
+    client: Client,
+    stores: Stores,
+    volumes: Store<PersistentVolume>,
+    recorder: Recorder,
+    metrics: Metrics,
+    grace: SignedDuration,
+}
+
+impl Monitor {
+    pub fn new(client: Client, stores: Stores, metrics: Metrics, identity: &str) -> Self {
+        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
+        Self {
+            stores,
+            volumes: Store::new(object::is_same),
+            recorder: Recorder::new(client.clone(), reporter),
+            metrics,
+            grace: NODE_GRACE,
+            client,
+        }
+    }
+
+    /// Sets another time after which the state of a node counts.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn with_grace(mut self, grace: SignedDuration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Runs until it is dropped.
+    pub async fn run(self) {
+        let mut tasks = JoinSet::new();
+        let watched = Watched::all(Api::all(self.client.clone()), "PersistentVolumes");
+        tasks.spawn(keep(self.volumes.clone(), watched, |volume| decoded(volume).map(object::needed)));
+        let (mut changes, mut volumes) = (self.stores.changes(), self.volumes.changes());
+        let (mut backoff, mut planner) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), Planner::new(self.grace));
+        let began = Instant::now();
+        loop {
+            // Any change after this starts another pass.
+            changes.seen();
+            volumes.mark_unchanged();
+            let Performed { done, due } = match self.stores.are_synced() && self.volumes.is_synced() {
+                true => {
+                    let monotonic = SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX);
+                    self.perform(planner.plan(&self.view(), Now { wall: Timestamp::now(), monotonic })).await
+                }
+                false => Performed { done: true, due: None },
+            };
+            let due = due.map(|due| Duration::try_from(due).unwrap_or_default());
+            let again = backoff.after(!done).into_iter().chain(due).min().unwrap_or(Duration::MAX);
+            let _ = tokio::time::timeout(again, async {
+                tokio::select! {
+                    () = changes.next() => {}
+                    _ = volumes.changed() => {}
+                }
+            })
+            .await;
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    fn view(&self) -> View {
+        let id = |name: &str| name.parse::<VolumeId>().ok();
+        let volumes = self.stores.volumes.all().into_iter();
+        let volumes: BTreeMap<_, _> = volumes.filter_map(|volume| Some((id(&volume.name_any())?, volume))).collect();
+        let persistent = self.volumes.all();
+        let absent = persistent.iter().filter_map(|volume| match object::backing(volume)? {
+            Backing::Volume(id) if !volumes.contains_key(&id) => Some(id),
+            _ => None,
+        });
+        let unread = absent.filter(|id| self.stores.volumes.unread(&id.to_string()).is_some()).collect();
+        View { persistent, volumes, unread, nodes: self.stores.nodes.all(), pools: self.stores.pools.all() }
+    }
+
+    async fn perform(&self, plan: Plan) -> Performed {
+        let mut performed = Performed { done: true, due: plan.due };
+        if plan.changes.len() > WRITES {
+            performed.due = Some(plan.due.map_or(NEXT, |due| due.min(NEXT)));
+        }
+        for (pool, list) in plan.watch_lists {
+            match self.write_list(&pool, &list).await {
+                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
+                Err(error) => performed.done = self.failed(&error),
+            }
+        }
+        self.metrics.marked.reset();
+        for (reason, count) in &plan.marked {
+            self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
+        }
+        for (volume, change) in plan.changes.into_iter().take(WRITES) {
+            performed.done &= match self.write(&volume, &change).await {
+                Ok(written) => {
+                    self.metrics.writes.with_label_values(&[WORK]).inc();
+                    !written || self.publish(&volume, &change).await
+                }
+                Err(error) => self.failed(&error),
+            };
+        }
+        performed
+    }
+
+    /// Whether it was written: if it was deleted meanwhile, the watch starts another pass.
+    async fn write(&self, volume: &PersistentVolume, change: &MarkChange) -> Result<bool, OperatorError> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let (name, sent) = (volume.name_any(), self.volumes.list_count());
+        // The UID: another PersistentVolume of that name is another volume.
+        let patch = json!({"metadata": {"uid": volume.uid(), "annotations": change.annotations}});
+        let what = format!("marking PersistentVolume {name}");
+        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Ok(written) => {
+                self.volumes.learn(object::needed(written), sent);
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_list(&self, pool: &DevicePool, list: &[WatchedVolume]) -> Result<(), OperatorError> {
+        let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
+        let (sent, patch) = (
+            self.stores.pools.list_count(),
+            json!({"metadata": {"uid": pool.uid()}, "spec": {"persistentVolumes": list}}),
+        );
+        let what = format!("writing the PersistentVolumes of DevicePool {name}");
+        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Ok(written) => self.stores.pools.learn(written, sent),
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The Events of seed 004.
+    async fn publish(&self, volume: &PersistentVolume, change: &MarkChange) -> bool {
+        let event = |what: &str, verb: &str, key: &String| EventNote {
+            type_: EventType::Normal,
+            reason: format!("{what}PVSucceeded"),
+            note: format!("{verb} PV successfully with annotation key: {key}"),
+        };
+        let marked = change.marked.iter().map(|key| event("Mark", "Mark", key));
+        let notes = marked.chain(change.unmarked.iter().map(|key| event("Unmark", "Unmark", key)));
+        let mut done = true;
+        for note in notes {
+            let (event, about) = (note.event("Monitor"), volume.object_ref(&()));
+            let published = within("writing an Event", self.recorder.publish(&event, &about)).await;
+            done &= published.map_err(|error| self.failed(&error)).is_ok();
+        }
+        done
+    }
+
+    /// Counts and logs what went wrong.
+    fn failed(&self, error: &OperatorError) -> bool {
+        self.metrics.errors.with_label_values(&[WORK]).inc();
+        tracing::warn!(controller = WORK, "{}; trying again", chain(error));
+        false
+    }
+}
+
+impl Drop for Monitor {
+    /// Another replica counts from now on.
+    fn drop(&mut self) {
+        self.metrics.marked.reset();
+    }
+}
+
+/// How a pass ended.
+struct Performed {
+    /// Nothing has to be tried again.
+    done: bool,
+    /// When there is something to do even if nothing changes.
+    due: Option<SignedDuration>,
+}

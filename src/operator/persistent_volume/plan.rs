@@ -1,0 +1,157 @@
+//! Which PersistentVolumes are marked, and which marks go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::ResourceExt as _;
+
+use super::home::{Home, NodeIndex};
+use super::judgement::{Judgement, NodeState, Reported, judge};
+use super::marks::{self, MarkChange};
+use super::object::{self, Backing};
+use super::steady::{Counts, Steady};
+use super::watch_list;
+use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
+use crate::device::NodeName;
+use crate::health::HealthReason;
+use crate::operator::node_object::NodeReadiness;
+use crate::volume::VolumeId;
+
+/// What the controller knows of the cluster.
+#[derive(Debug, Default)]
+pub struct View {
+    pub persistent: Vec<Arc<PersistentVolume>>,
+    pub volumes: BTreeMap<VolumeId, Arc<PoolVolume>>,
+    /// PoolVolumes that exist and cannot be read.
+    pub unread: BTreeSet<VolumeId>,
+    pub nodes: Vec<Arc<Node>>,
+    pub pools: Vec<Arc<DevicePool>>,
+}
+
+/// The time, by the wall and by a clock that does not jump.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub wall: Timestamp,
+    pub monotonic: SignedDuration,
+}
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub changes: Vec<(Arc<PersistentVolume>, MarkChange)>,
+    /// What the agents of these nodes look at from now on.
+    pub watch_lists: Vec<(Arc<DevicePool>, Vec<WatchedVolume>)>,
+    /// How many PersistentVolumes each reason holds for.
+    pub marked: BTreeMap<HealthReason, i64>,
+    /// After this time there may be more, even if nothing changes.
+    pub due: Option<SignedDuration>,
+}
+
+/// Plans, and remembers since when nodes and volumes are as they are.
+#[derive(Debug)]
+pub struct Planner {
+    nodes: Steady<NodeName, NodeState>,
+    absent: Steady<VolumeId, ()>,
+}
+
+impl Planner {
+    /// A node or a volume that changed counts after the grace.
+    pub fn new(grace: SignedDuration) -> Self {
+        Self { nodes: Steady::new(grace), absent: Steady::new(grace) }
+    }
+
+    pub fn plan(&mut self, view: &View, now: Now) -> Plan {
+        let index = NodeIndex::of(&view.nodes);
+        let by_name: BTreeMap<NodeName, &Node> =
+            view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
+        let pools: BTreeMap<NodeName, &DevicePool> =
+            view.pools.iter().map(|pool| (pool.node(), pool.as_ref())).collect();
+        let mut lists: BTreeMap<NodeName, Vec<WatchedVolume>> = BTreeMap::new();
+        let (mut plan, mut homes, mut absent) = (Plan::default(), BTreeSet::new(), BTreeSet::new());
+        for persistent in &view.persistent {
+            let Some(backing) = object::backing(persistent) else { continue };
+            let volume = match &backing {
+                Backing::Volume(id) => view.volumes.get(id),
+                Backing::Path(_) => None,
+            };
+            let home = match (volume, index.home(persistent)) {
+                (Some(volume), _) => volume.spec.node.clone(),
+                (None, Home::Node(node) | Home::Gone(node)) => node,
+                (None, Home::NotOne) => continue,
+            };
+            let node = self.node(&home, by_name.get(&home).copied(), now);
+            let reported = match (&backing, volume) {
+                (Backing::Volume(_), Some(volume)) => of_status(volume),
+                (Backing::Volume(id), None) if is_in_use(persistent) && !view.unread.contains(id) => {
+                    absent.insert(*id);
+                    Reported::Absent(self.absent.look(id, (), SignedDuration::ZERO, now.monotonic))
+                }
+                (Backing::Volume(_), None) => Reported::NotYet,
+                (Backing::Path(path), _) => pools.get(&home).map_or(Reported::NotYet, |pool| {
+                    let list = lists.entry(home.clone()).or_default();
+                    list.push(watch_list::entry(persistent, path, pool));
+                    of_path(persistent, pool)
+                }),
+            };
+            homes.insert(home);
+            let judgement = judge(node, reported, &marks::present(persistent.annotations()));
+            plan.take(persistent, &judgement, now.wall);
+        }
+        for pool in &view.pools {
+            let mut list = lists.remove(&pool.node()).unwrap_or_default();
+            list.truncate(watch_list::MOST);
+            if pool.spec.persistent_volumes != list {
+                plan.watch_lists.push((Arc::clone(pool), list));
+            }
+        }
+        self.nodes.keep(|node| homes.contains(node));
+        self.absent.keep(|id| absent.contains(id));
+        plan
+    }
+
+    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Counts<NodeState> {
+        let readiness = node.map(NodeReadiness::of);
+        let state = match readiness {
+            None => NodeState::Gone,
+            Some(readiness) if readiness.is_ready => NodeState::Ready,
+            Some(_) => NodeState::NotReady,
+        };
+        let since = readiness.and_then(|readiness| readiness.since);
+        let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
+        self.nodes.look(name, state, already, now.monotonic)
+    }
+}
+
+impl Plan {
+    fn take(&mut self, volume: &Arc<PersistentVolume>, judgement: &Judgement, wall: Timestamp) {
+        for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
+            *self.marked.entry(reason.clone()).or_default() += 1;
+        }
+        self.due = self.due.into_iter().chain(judgement.due).min();
+        if let Some(change) = marks::change(volume.annotations(), judgement, wall) {
+            self.changes.push((Arc::clone(volume), change));
+        }
+    }
+}
+
+fn of_status(volume: &PoolVolume) -> Reported<'_> {
+    volume.status.as_ref().map_or(Reported::NotYet, |status| Reported::Entries(&status.health))
+}
+
+/// What the agent found at the path of a PersistentVolume.
+fn of_path<'a>(volume: &PersistentVolume, pool: &'a DevicePool) -> Reported<'a> {
+    let mut found = pool.status.iter().flat_map(|status| &status.persistent_volumes);
+    let found = found.find(|found| Some(&found.uid) == volume.metadata.uid.as_ref());
+    found.map_or(Reported::NotYet, |found| Reported::Entries(&found.health))
+}
+
+/// Nobody deletes it: what is deleted goes from the disk before its PersistentVolume goes.
+fn is_in_use(volume: &PersistentVolume) -> bool {
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    volume.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Released" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests;

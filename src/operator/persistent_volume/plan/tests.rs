@@ -1,0 +1,148 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::crd::{HealthEntry, Phase};
+use crate::operator::volume::sample::in_phase;
+use crate::volume::DRIVER_NAME;
+
+const GRACE: i64 = 60;
+
+fn node(name: &str, hostname: &str, ready: &str) -> Arc<Node> {
+    let node = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": hostname, "zone": "z"}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    });
+    Arc::new(serde_json::from_value(node).expect("a Node"))
+}
+
+fn affinity(key: &str, values: &[&str]) -> Value {
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]}})
+}
+
+fn local(name: &str, affinity: Value) -> Arc<PersistentVolume> {
+    let value = json!({
+        "metadata": {"name": name, "uid": name},
+        "spec": {"local": {"path": "/mnt/x"}, "nodeAffinity": affinity},
+    });
+    Arc::new(serde_json::from_value(value).expect("a PersistentVolume"))
+}
+
+fn own(id: VolumeId, phase: &str) -> Arc<PersistentVolume> {
+    let value = json!({
+        "metadata": {"name": "pvc-1", "uid": "u"},
+        "spec": {"csi": {"driver": DRIVER_NAME, "volumeHandle": id.to_string()}, "nodeAffinity": affinity("kubernetes.io/hostname", &["n"])},
+        "status": {"phase": phase},
+    });
+    Arc::new(serde_json::from_value(value).expect("a PersistentVolume"))
+}
+
+fn at(seconds: i64) -> Now {
+    Now {
+        wall: Timestamp::from_second(1_767_225_600 + seconds).expect("a time"),
+        monotonic: SignedDuration::from_secs(seconds),
+    }
+}
+
+/// `name: marks` of each change.
+fn words(plan: &Plan) -> Vec<String> {
+    let word = |(volume, change): &(Arc<PersistentVolume>, MarkChange)| {
+        let unmarked = change.unmarked.iter().map(|key| format!("-{key}"));
+        let all: Vec<String> = change.marked.iter().cloned().chain(unmarked).collect();
+        format!("{}: {}", volume.name_any(), all.join(" "))
+    };
+    plan.changes.iter().map(word).collect()
+}
+
+#[test]
+fn a_local_volume_has_the_node_that_its_affinity_selects_by_whatever_label() {
+    let nodes = [node("n", "host-n", "True"), node("m", "m", "True")];
+    let index = NodeIndex::of(&nodes);
+    let home = |affinity| index.home(&local("v", affinity));
+    assert_eq!(home(affinity("kubernetes.io/hostname", &["host-n"])), Home::Node("n".into()));
+    assert_eq!(home(affinity("kubernetes.io/hostname", &["n"])), Home::Gone("n".into()), "it is no hostname");
+    assert_eq!(home(affinity("kubernetes.io/hostname", &["gone"])), Home::Gone("gone".into()));
+    assert_eq!(home(affinity("kubernetes.io/hostname", &["m", "host-n"])), Home::NotOne);
+    assert_eq!(home(affinity("kubernetes.io/hostname", &["m", "gone"])), Home::Node("m".into()));
+    assert_eq!(home(affinity("zone", &["z"])), Home::NotOne);
+    assert_eq!(home(json!(null)), Home::NotOne);
+    let by_field = json!({"required": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+    ]}});
+    assert_eq!(home(by_field), Home::Node("n".into()));
+}
+
+#[test]
+fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_after_it() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+    let volume = local("v", affinity("kubernetes.io/hostname", &["n"]));
+    let view = |ready: &str, volume: &Arc<PersistentVolume>| View {
+        persistent: vec![Arc::clone(volume)],
+        nodes: vec![node("n", "n", ready)],
+        ..View::default()
+    };
+    let plan = planner.plan(&view("Unknown", &volume), at(10));
+    assert_eq!((words(&plan), plan.due), (vec![], Some(SignedDuration::from_secs(50))));
+    assert_eq!(words(&planner.plan(&view("Unknown", &volume), at(60))), ["v: NodeNotReady"]);
+    let mut marked = (*volume).clone();
+    marked.metadata.annotations = Some(
+        [("NodeNotReady", "yes"), ("FirstMarkTime", "2026-01-01T00:01:00Z")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+    );
+    let marked = Arc::new(marked);
+    let plan = planner.plan(&view("True", &marked), at(70));
+    assert_eq!((words(&plan), plan.due), (vec![], Some(SignedDuration::from_secs(60))), "it may go again");
+    // What its agent found stays until the agent says something.
+    assert_eq!(words(&planner.plan(&view("True", &marked), at(130))), [""; 0]);
+    let gone = View { nodes: vec![], ..view("True", &volume) };
+    assert_eq!(words(&planner.plan(&gone, at(200))), [""; 0]);
+    assert_eq!(words(&planner.plan(&gone, at(260))), ["v: NodeGone"]);
+}
+
+#[test]
+fn a_volume_of_this_driver_has_the_marks_of_its_health_and_loses_them_with_it() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+    let mut volume = in_phase(Phase::Ready);
+    let id: VolumeId = volume.name_any().parse().expect("an id");
+    let entry = |reason: &str| HealthEntry {
+        reason: reason.to_owned(),
+        severity: String::new(),
+        message: String::new(),
+        since: None,
+    };
+    volume.status.as_mut().expect("set").health = vec![entry("DiskMissing"), entry("DiskTemperature")];
+    let view = |volume: &PoolVolume, persistent: Arc<PersistentVolume>| View {
+        persistent: vec![persistent],
+        volumes: [(id, Arc::new(volume.clone()))].into(),
+        nodes: vec![node("n", "n", "True")],
+        ..View::default()
+    };
+    assert_eq!(words(&planner.plan(&view(&volume, own(id, "Bound")), at(100))), ["pvc-1: DiskMissing"]);
+    let mut marked = (*own(id, "Bound")).clone();
+    marked.metadata.annotations = Some(
+        [("DiskMissing", "yes"), ("FirstMarkTime", "2026-01-01T00:01:00Z")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+    );
+    volume.status.as_mut().expect("set").health = vec![];
+    assert_eq!(words(&planner.plan(&view(&volume, Arc::new(marked)), at(101))), ["pvc-1: -DiskMissing"]);
+}
+
+#[test]
+fn a_volume_whose_object_is_gone_is_missing_unless_it_is_being_deleted_or_cannot_be_read() {
+    let id = VolumeId::of_name("pvc-1");
+    let missing = |phase: &str, unread: bool| {
+        let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+        let view = View {
+            persistent: vec![own(id, phase)],
+            unread: unread.then_some(id).into_iter().collect(),
+            nodes: vec![node("n", "n", "True")],
+            ..View::default()
+        };
+        assert_eq!(words(&planner.plan(&view, at(100))), [""; 0]);
+        words(&planner.plan(&view, at(160)))
+    };
+    assert_eq!(missing("Bound", false), ["pvc-1: VolumeMissing"]);
+    assert_eq!(missing("Released", false), [""; 0]);
+    assert_eq!(missing("Bound", true), [""; 0]);
+}

@@ -1,0 +1,76 @@
+//! The local PersistentVolumes of other provisioners that a node's agent looks at, as its DevicePool lists them.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+
+use super::object::PROVISIONED_BY;
+use crate::api::crd::{DevicePool, WatchedVolume};
+use crate::api::quantity;
+use crate::claim::VolumeMode;
+use crate::operator::bytes::signed;
+
+/// The static provisioner, on its own or in the Local Storage Operator: `local-volume-provisioner-<node>-<uid>`. A
+/// directory that is no mount point gets no PersistentVolume from it.
+const MOUNTS_ALWAYS: &str = "local-volume-provisioner";
+/// An object has room for a few thousand; no node has so many disks.
+pub const MOST: usize = 1000;
+
+/// What the agent has to know of one; `pool` is what is known of it already.
+pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> WatchedVolume {
+    let (name, uid) = (volume.name_any(), volume.uid().unwrap_or_default());
+    let spec = volume.spec.as_ref();
+    let capacity = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    // One that cannot be understood promises nothing.
+    let capacity = capacity.and_then(|text| quantity::parse(&text.0).ok()).unwrap_or(0);
+    let is_block = spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block");
+    let listed = pool.spec.persistent_volumes.iter().any(|known| known.uid == uid && known.mount_point);
+    let seen = pool.status.iter().flat_map(|status| &status.persistent_volumes);
+    let seen = seen.into_iter().any(|known| known.uid == uid && known.mount_point);
+    let always = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| name.starts_with(MOUNTS_ALWAYS));
+    WatchedVolume {
+        name,
+        uid,
+        path: path.to_owned(),
+        capacity: signed(capacity),
+        volume_mode: if is_block { VolumeMode::Block } else { VolumeMode::Filesystem },
+        mount_point: listed || seen || always,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn listed(annotations: Value, spec: Value, pool: Value) -> WatchedVolume {
+        let volume = json!({"metadata": {"name": "v", "uid": "u", "annotations": annotations}, "spec": spec});
+        let volume: PersistentVolume = serde_json::from_value(volume).expect("a PersistentVolume");
+        let mut value = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"}, "spec": {}});
+        value.as_object_mut().expect("an object").extend(pool.as_object().expect("an object").clone());
+        entry(&volume, "/mnt/x", &serde_json::from_value(value).expect("a DevicePool"))
+    }
+
+    #[test]
+    fn a_path_must_be_a_mount_point_where_it_was_one_or_its_provisioner_makes_nothing_else() {
+        let plain = json!({"capacity": {"storage": "1Gi"}});
+        let known = |uid: &str| json!({"name": "v", "uid": uid, "path": "/mnt/x", "volumeMode": "Filesystem", "mountPoint": true});
+        let is_mounted = |annotations: Value, pool: Value| listed(annotations, plain.clone(), pool).mount_point;
+        assert!(!is_mounted(json!({}), json!({})));
+        assert!(is_mounted(json!({PROVISIONED_BY: "local-volume-provisioner-n-1234"}), json!({})));
+        assert!(!is_mounted(json!({PROVISIONED_BY: "rancher.io/local-path"}), json!({})));
+        assert!(is_mounted(json!({}), json!({"spec": {"persistentVolumes": [known("u")]}})));
+        assert!(is_mounted(json!({}), json!({"status": {"persistentVolumes": [known("u")]}})));
+        assert!(!is_mounted(json!({}), json!({"status": {"persistentVolumes": [known("another of this name")]}})));
+    }
+
+    #[test]
+    fn the_capacity_is_in_bytes_and_one_that_is_none_promises_nothing() {
+        let capacity = |spec: Value| listed(json!({}), spec, json!({})).capacity;
+        assert_eq!(capacity(json!({"capacity": {"storage": "1Gi"}})), 1 << 30);
+        assert_eq!(capacity(json!({"capacity": {"storage": "much"}})), 0);
+        assert_eq!(capacity(json!({})), 0);
+        let block = listed(json!({}), json!({"volumeMode": "Block"}), json!({}));
+        assert_eq!(block.volume_mode, VolumeMode::Block);
+    }
+}

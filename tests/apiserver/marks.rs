@@ -1,0 +1,202 @@
+//! PersistentVolumes that are marked: seed 004, with the real monitor, and an agent on a fake machine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use localpool::api::crd::DevicePool;
+use localpool::host::{FsUsage, PathState};
+use localpool::operator::controller::{Metrics, Monitor};
+use localpool::volume::DRIVER_NAME;
+use localpool_testing::MIB;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::agent::{Stage, on, unique};
+use crate::cluster;
+use crate::leader::until;
+use crate::nodes::{make, offering};
+use crate::sim::SimNode;
+
+/// A monitor at work, with a short grace.
+struct Work(JoinHandle<()>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn monitor(stage: &Stage) -> Work {
+    let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+    let monitor = Monitor::new(stage.client.clone(), stage.caches.clone(), metrics, "test");
+    Work(tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run()))
+}
+
+/// A PersistentVolume of 1 GiB, with what is given of its spec, bound to a node by its hostname.
+async fn persistent(client: &Client, name: &str, node: &str, more: Value) {
+    let affinity = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
+    let mut spec = json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [affinity]}},
+    });
+    spec.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec});
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let volume = serde_json::from_value(volume).expect("a PersistentVolume");
+    api.create(&PostParams::default(), &volume).await.expect("a new PersistentVolume");
+}
+
+async fn annotations(client: &Client, name: &str) -> BTreeMap<String, String> {
+    Api::<PersistentVolume>::all(client.clone()).get(name).await.expect("there").annotations().clone()
+}
+
+/// Waits until these are the annotations of a PersistentVolume, but for the time of the first mark, which it returns.
+async fn marked(client: &Client, name: &str, keys: &[&str]) -> Option<String> {
+    let found = async || {
+        let mut all = annotations(client, name).await;
+        let first = all.remove("FirstMarkTime");
+        let are_marks = all.values().all(|value| value == "yes");
+        (are_marks && all.keys().eq(keys) && first.is_some() != keys.is_empty()).then_some(first)
+    };
+    until(&format!("{name} is marked with {keys:?}"), found).await
+}
+
+/// Waits for the Events on a PersistentVolume with this reason, and returns their messages.
+async fn events(client: &Client, name: &str, reason: &str) -> Vec<String> {
+    let api: Api<Event> = Api::all(client.clone());
+    let fields = format!("regarding.kind=PersistentVolume,regarding.name={name},reason={reason}");
+    let found = async || {
+        let events = api.list(&ListParams::default().fields(&fields)).await.expect("listed").items;
+        let mut notes: Vec<String> = events.into_iter().filter_map(|event| event.note).collect();
+        notes.sort();
+        (!notes.is_empty()).then_some(notes)
+    };
+    until(&format!("{reason} on {name}"), found).await
+}
+
+/// Sets the condition Ready of a node, which kubelet sets, and its hostname.
+async fn ready(client: &Client, name: &str, status: &str) {
+    let api: Api<Node> = Api::all(client.clone());
+    let labels = json!({"metadata": {"labels": {"kubernetes.io/hostname": name}}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&labels)).await.expect("there");
+    let time = Timestamp::now().to_string();
+    let condition = json!({"type": "Ready", "status": status, "reason": "Test", "message": "", "lastTransitionTime": time, "lastHeartbeatTime": time});
+    let patch = json!({"status": {"conditions": [condition]}});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("there");
+}
+
+fn look_again(node: &SimNode) {
+    node.running.as_ref().expect("it runs").checkups.due();
+}
+
+fn directory(is_mount_point: bool) -> PathState {
+    PathState::Directory { is_mount_point, device_size: Some(2 << 30), usage: FsUsage::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_more_when_it_is_back() {
+    let cluster = cluster!(shared);
+    let (stage, _, node) = offering(&cluster.client, 64).await;
+    let client = &stage.client;
+    ready(client, &node.name, "True").await;
+    let (name, path) = (unique("local-pv"), "/mnt/disks/a b");
+    node.host.mounts.set_path_state(Path::new(path), directory(true));
+    persistent(client, &name, &node.name, json!({"local": {"path": path}})).await;
+    let _work = monitor(&stage);
+    let pools: Api<DevicePool> = Api::all(client.clone());
+    let is_looked_at = async || {
+        let pool = pools.get(&node.name).await.expect("there");
+        let listed = pool.spec.persistent_volumes.first()?.clone();
+        let found = pool.status?.persistent_volumes.first()?.clone();
+        (listed.mount_point && found.mount_point && found.health.is_empty()).then_some(listed)
+    };
+    let listed = until("the agent looks at the path, which must be a mount point from now on", is_looked_at).await;
+    assert_eq!((listed.name.as_str(), listed.path.as_str(), listed.capacity), (name.as_str(), path, 1 << 30));
+    assert_eq!(annotations(client, &name).await, BTreeMap::new());
+
+    node.host.mounts.set_path_state(Path::new(path), directory(false));
+    look_again(&node);
+    let first = marked(client, &name, &["NotMountPoint"]).await.expect("a time");
+    assert!(first.parse::<Timestamp>().is_ok_and(|time| time <= Timestamp::now()), "{first}");
+    let notes = events(client, &name, "MarkPVSucceeded").await;
+    assert_eq!(notes, ["Mark PV successfully with annotation key: NotMountPoint"]);
+
+    node.host.mounts.set_path_state(Path::new(path), PathState::Absent);
+    look_again(&node);
+    assert_eq!(marked(client, &name, &["HostPathNotExist"]).await, Some(first), "the first mark has its time");
+    node.host.mounts.set_path_state(Path::new(path), directory(true));
+    look_again(&node);
+    marked(client, &name, &[]).await;
+    let notes = events(client, &name, "UnmarkPVSucceeded").await;
+    assert_eq!(
+        notes,
+        ["HostPathNotExist", "NotMountPoint"].map(|key| format!("Unmark PV successfully with annotation key: {key}"))
+    );
+
+    let gone = DeleteParams::default();
+    Api::<PersistentVolume>::all(client.clone()).delete(&name, &gone).await.expect("there");
+    let is_forgotten = async || {
+        let pool = pools.get(&node.name).await.expect("there");
+        (pool.spec.persistent_volumes.is_empty() && pool.status?.persistent_volumes.is_empty()).then_some(())
+    };
+    until("nobody looks at it any more", is_forgotten).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_volumes_of_a_node_that_is_not_ready_are_marked_and_those_of_other_nodes_and_kinds_are_not() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let client = &stage.client;
+    let (silent, alive) = (unique("node"), unique("node"));
+    for (name, status) in [(&silent, "Unknown"), (&alive, "True")] {
+        stage.node(name).await;
+        ready(client, name, status).await;
+    }
+    // More than one pass of the monitor writes.
+    let names: Vec<String> = (0..120).map(|_| unique("local-pv")).collect();
+    for name in &names {
+        persistent(client, name, &silent, json!({"local": {"path": "/mnt/x"}})).await;
+    }
+    let (other_node, other_kind) = (unique("local-pv"), unique("nfs-pv"));
+    persistent(client, &other_node, &alive, json!({"local": {"path": "/mnt/x"}})).await;
+    persistent(client, &other_kind, &silent, json!({"nfs": {"server": "s", "path": "/x"}})).await;
+    let _work = monitor(&stage);
+    for name in &names {
+        marked(client, name, &["NodeNotReady"]).await;
+    }
+    ready(client, &silent, "True").await;
+    for name in [&other_node, &other_kind] {
+        assert!(!annotations(client, name).await.contains_key("NodeNotReady"), "{name}");
+    }
+    // No agent runs there, so nobody knows what else holds of them: other marks would stay.
+    let none = async |name: &String| (!annotations(client, name).await.contains_key("NodeNotReady")).then_some(());
+    for name in &names {
+        until("the mark goes", async || none(name).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
+    let cluster = cluster!(shared);
+    let (stage, label, node) = offering(&cluster.client, 64).await;
+    let client = &stage.client;
+    ready(client, &node.name, "True").await;
+    let name = unique("pvc");
+    let volume = make(&stage, &label, &name, on(&node.name), 8).await.expect("there is room");
+    assert_eq!(volume.size, 8 * MIB);
+    let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
+    persistent(client, &name, &node.name, csi).await;
+    let _work = monitor(&stage);
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.pool().nudge();
+    marked(client, &name, &["DiskMissing"]).await;
+    node.host.plug("fake0", "fake0", platter);
+    node.pool().nudge();
+    marked(client, &name, &[]).await;
+}
