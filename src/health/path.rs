@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::finding::Finding;
 use super::reason::HealthReason;
 use crate::claim::VolumeMode;
-use crate::host::PathState;
+use crate::host::{Mounted, PathState};
 
 /// A path of this node that the controller wants checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,17 +34,18 @@ impl WatchedPath {
             (PathState::Device { size: Some(size) }, _) => self.too_large(Some(*size)).into_iter().collect(),
             (PathState::Directory { .. } | PathState::Other, VolumeMode::Block) => not_there("is no block device"),
             (PathState::Other, VolumeMode::Filesystem) => not_there("is neither a directory nor a block device"),
-            (PathState::Directory { is_mount_point: false, .. }, VolumeMode::Filesystem) if self.is_mounted => {
+            (PathState::Directory { mounted: Mounted::Nothing, .. }, VolumeMode::Filesystem) if self.is_mounted => {
                 vec![Finding::new(HealthReason::NotMountPoint, format!("nothing is mounted at {path} any more"))]
             }
-            (PathState::Directory { is_mount_point, device_size, usage }, VolumeMode::Filesystem) => {
+            (PathState::Directory { mounted, device_size, usage }, VolumeMode::Filesystem) => {
                 let size = device_size.or((usage.total > 0).then_some(usage.total));
-                let used = *is_mount_point && self.capacity > 0 && usage.used > self.capacity;
+                // A part of a filesystem is not all that is used of it.
+                let used = *mounted == Mounted::Whole && self.capacity > 0 && usage.used > self.capacity;
                 let used = used.then(|| {
                     let words = format!("more is used at {path} than the capacity of {} bytes", self.capacity);
                     Finding::new(HealthReason::MisMatchedVolSize, words)
                 });
-                let inodes = *is_mount_point && usage.inodes > 0 && usage.inodes_free == 0;
+                let inodes = *mounted != Mounted::Nothing && usage.inodes > 0 && usage.inodes_free == 0;
                 let inodes = inodes.then(|| {
                     Finding::new(HealthReason::InodesExhausted, format!("the filesystem at {path} has no free inode"))
                 });
@@ -76,8 +77,8 @@ mod tests {
         found.iter().map(|finding| finding.reason.word()).collect::<Vec<_>>().join(" ")
     }
 
-    fn directory(is_mount_point: bool, device_size: Option<u64>, usage: FsUsage) -> PathState {
-        PathState::Directory { is_mount_point, device_size, usage }
+    fn directory(mounted: Mounted, device_size: Option<u64>, usage: FsUsage) -> PathState {
+        PathState::Directory { mounted, device_size, usage }
     }
 
     #[test]
@@ -90,7 +91,7 @@ mod tests {
             assert_eq!(words(mode, true, PathState::Device { size: Some(GIB) }), "");
             assert_eq!(words(mode, true, PathState::Device { size: Some(GIB - 1) }), "MisMatchedVolSize");
         }
-        let directory = directory(false, None, FsUsage::default());
+        let directory = directory(Mounted::Nothing, None, FsUsage::default());
         assert_eq!(words(Block, false, directory), "HostPathNotExist");
         assert_eq!(words(Filesystem, false, directory), "", "some are directories from the beginning");
         assert_eq!(words(Filesystem, true, directory), "NotMountPoint");
@@ -100,11 +101,23 @@ mod tests {
     fn a_volume_must_not_promise_or_use_more_than_there_is() {
         let mode = VolumeMode::Filesystem;
         let usage = FsUsage { total: GIB - (1 << 20), used: 5, inodes: 10, inodes_free: 1, ..FsUsage::default() };
-        assert_eq!(words(mode, true, directory(true, Some(GIB), usage)), "", "a filesystem is smaller than its device");
-        assert_eq!(words(mode, true, directory(true, Some(GIB - 1), usage)), "MisMatchedVolSize");
-        assert_eq!(words(mode, true, directory(true, None, usage)), "MisMatchedVolSize");
+        assert_eq!(
+            words(mode, true, directory(Mounted::Whole, Some(GIB), usage)),
+            "",
+            "a filesystem is smaller than its device"
+        );
+        assert_eq!(words(mode, true, directory(Mounted::Whole, Some(GIB - 1), usage)), "MisMatchedVolSize");
+        assert_eq!(words(mode, true, directory(Mounted::Whole, None, usage)), "MisMatchedVolSize");
         let over = FsUsage { used: GIB + 1, inodes_free: 0, ..usage };
-        assert_eq!(words(mode, true, directory(true, Some(9 * GIB), over)), "MisMatchedVolSize InodesExhausted");
-        assert_eq!(words(mode, false, directory(false, Some(9 * GIB), over)), "", "it is used by others, too");
+        assert_eq!(
+            words(mode, true, directory(Mounted::Whole, Some(9 * GIB), over)),
+            "MisMatchedVolSize InodesExhausted"
+        );
+        assert_eq!(
+            words(mode, false, directory(Mounted::Nothing, Some(9 * GIB), over)),
+            "",
+            "it is used by others, too"
+        );
+        assert_eq!(words(mode, true, directory(Mounted::Part, Some(9 * GIB), over)), "InodesExhausted");
     }
 }

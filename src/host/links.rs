@@ -28,6 +28,9 @@ pub struct DevTree {
     links: BTreeMap<PathBuf, usize>,
 }
 
+/// Nothing is done with what is opened but to look at it.
+const PLAIN: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
 /// How many links in a row are followed.
 const HOPS: usize = 8;
 
@@ -131,19 +134,21 @@ pub fn node_number(node: &Path) -> Option<DevNo> {
     Some(DevNo::of(found.rdev()))
 }
 
-/// What a path leads to on the host: with its own root and its own links. If the host's processes are not in sight, as
-/// this process sees the path.
-pub(super) fn open_on_host(path: &Path) -> Result<OwnedFd, Errno> {
-    let plain = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let Ok(root) = open("/proc/1/root", plain | OFlag::O_DIRECTORY, Mode::empty()) else {
-        return open(path, plain, Mode::empty());
-    };
-    openat2(&root, path, OpenHow::new().flags(plain).resolve(ResolveFlag::RESOLVE_IN_ROOT))
+/// The root of the host's processes; `None`: they are not in sight.
+pub(super) fn host_root(proc: &Path) -> Option<OwnedFd> {
+    open(&proc.join("1/root"), PLAIN | OFlag::O_DIRECTORY, Mode::empty()).ok()
 }
 
-/// The block device that a path leads to on the host.
+/// What a path leads to below a root, with the links of that root.
+pub(super) fn open_below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    openat2(root, path, OpenHow::new().flags(PLAIN).resolve(ResolveFlag::RESOLVE_IN_ROOT))
+}
+
+/// The block device that a path leads to on the host. If the host's processes are not in sight, as this process sees the
+/// path.
 pub fn device_on_host(path: &Path) -> Option<DevNo> {
-    let found = fstat(open_on_host(path).ok()?).ok()?;
+    let Some(root) = host_root(Path::new("/proc")) else { return node_number(path) };
+    let found = fstat(open_below(&root, path).ok()?).ok()?;
     let is_block = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFBLK;
     is_block.then(|| DevNo::of(found.st_rdev))
 }

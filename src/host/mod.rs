@@ -83,7 +83,7 @@ pub use mount_events::MountEvents;
 pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
-pub use path_state::PathState;
+pub use path_state::{Mounted, PathState};
 pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 pub use raw::{
     DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,

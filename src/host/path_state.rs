@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 
 use super::error::HostError;
-use super::links::open_on_host;
+use super::links::{host_root, open_below};
 use super::mount::usage_of;
 use super::port::FsUsage;
 use super::raw::DevNo;
@@ -28,25 +28,47 @@ pub enum PathState {
     /// A node of a block device; `None`: the device is gone. In bytes.
     Device { size: Option<u64> },
     /// `device_size`: of the device of its filesystem, in bytes. `None`: the filesystem is not of one device.
-    Directory { is_mount_point: bool, device_size: Option<u64>, usage: FsUsage },
+    Directory { mounted: Mounted, device_size: Option<u64>, usage: FsUsage },
     /// A file, or something else that no volume is.
     Other,
+}
+
+/// What is mounted at a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mounted {
+    Nothing,
+    /// A directory of a filesystem that has others, too (a bind mount).
+    Part,
+    /// A filesystem from its root on.
+    Whole,
 }
 
 pub fn path_state(roots: &Roots, path: &Path) -> Result<PathState, HostError> {
     let failed =
         |errno: Errno| HostError::Io { what: "look at", object: path.display().to_string(), source: errno.into() };
-    let found = match open_on_host(path) {
-        Ok(found) => found,
-        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(PathState::Absent),
-        Err(errno) => return Err(failed(errno)),
+    let root = host_root(&roots.proc);
+    let found = match &root {
+        Some(root) => open_below(root, path),
+        None => open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
+    };
+    let table = roots.proc.join(if root.is_some() { "1" } else { "self" }).join("mountinfo");
+    let found = match (found, root) {
+        (Ok(found), _) => found,
+        (Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP), Some(_)) => return Ok(PathState::Absent),
+        // A container does not have all paths of its host.
+        (Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP), None) => {
+            let what =
+                format!("/proc/1/root cannot be opened, so nobody knows whether the host has {}", path.display());
+            return Err(HostError::Unsupported { what });
+        }
+        (Err(errno), _) => return Err(failed(errno)),
     };
     let stat = fstat(&found).map_err(failed)?;
     let size = |number: u64| size(roots, DevNo::of(number));
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFBLK => Ok(PathState::Device { size: size(stat.st_rdev) }),
         SFlag::S_IFDIR => Ok(PathState::Directory {
-            is_mount_point: is_mount_point(found.as_fd()).map_err(failed)?,
+            mounted: mounted(&table, found.as_fd()).map_err(failed)?,
             device_size: size(stat.st_dev),
             usage: usage_of(&fstatvfs(&found).map_err(failed)?),
         }),
@@ -60,18 +82,25 @@ fn size(roots: &Roots, device: DevNo) -> Option<u64> {
     sectors.trim().parse::<u64>().ok()?.checked_mul(512)
 }
 
-/// Whether the directory above is in another mount. The device numbers of two directories do not tell: a bind mount of
-/// a directory has the number of its filesystem.
-fn is_mount_point(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+/// It is a mount point if the directory above is in another mount. The device numbers of two directories do not say so: a
+/// bind mount of a directory has the number of its filesystem.
+fn mounted(table: &Path, directory: BorrowedFd<'_>) -> Result<Mounted, Errno> {
     let above = openat(directory, "..", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-    Ok(mount_id(directory)? != mount_id(above.as_fd())?)
+    let id = mount_id(directory)?;
+    if id == mount_id(above.as_fd())? {
+        return Ok(Mounted::Nothing);
+    }
+    // The line of a mount begins with its id, the parent's, the device and the root.
+    let table = fs::read_to_string(table).unwrap_or_default();
+    let is_root = |line: &str| line.split(' ').next() == Some(id.as_str()) && line.split(' ').nth(3) == Some("/");
+    Ok(if table.lines().any(is_root) { Mounted::Whole } else { Mounted::Part })
 }
 
-fn mount_id(descriptor: BorrowedFd<'_>) -> Result<u64, Errno> {
+fn mount_id(descriptor: BorrowedFd<'_>) -> Result<String, Errno> {
     let io = |why: Error| Errno::from_raw(why.raw_os_error().unwrap_or(Errno::EIO as i32));
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd())).map_err(io)?;
-    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")).and_then(|id| id.trim().parse().ok());
-    id.ok_or(Errno::EINVAL)
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    id.map(|id| id.trim().to_owned()).ok_or(Errno::EINVAL)
 }
 
 #[cfg(test)]
@@ -84,16 +113,21 @@ mod tests {
     fn a_path_is_what_it_leads_to() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        let state = |path: &Path| path_state(&Roots::default(), path).expect("read");
+        // The host's root, whether or not this process may look at it.
+        fs::create_dir_all(at("proc/1")).expect("a folder");
+        symlink("/", at("proc/1/root")).expect("a link");
+        let roots = Roots { proc: at("proc"), ..Roots::default() };
+        let state = |path: &Path| path_state(&roots, path).expect("read");
         fs::create_dir(at("a b\nc")).expect("a folder");
         fs::write(at("file"), "").expect("a file");
         symlink("a b\nc", at("link")).expect("a link");
         symlink("nowhere", at("dangling")).expect("a link");
         symlink("loop", at("loop")).expect("a link");
         for path in [at("a b\nc"), at("link")] {
-            assert!(matches!(state(&path), PathState::Directory { is_mount_point: false, .. }), "{path:?}");
+            assert!(matches!(state(&path), PathState::Directory { mounted: Mounted::Nothing, .. }), "{path:?}");
         }
-        let PathState::Directory { is_mount_point: true, usage, .. } = state(Path::new("/proc")) else {
+        fs::copy("/proc/self/mountinfo", at("proc/1/mountinfo")).expect("a copy");
+        let PathState::Directory { mounted: Mounted::Whole, usage, .. } = state(Path::new("/proc")) else {
             panic!("/proc is a mount point")
         };
         assert_eq!(usage.total, 0);
@@ -102,5 +136,9 @@ mod tests {
             assert_eq!(state(&at(path)), PathState::Absent, "{path}");
         }
         assert_eq!(state(Path::new("/dev/null")), PathState::Other);
+        let blind = Roots { proc: at("none"), ..Roots::default() };
+        assert_eq!(path_state(&blind, &at("file")).expect("read"), PathState::Other);
+        let unknown = path_state(&blind, &at("nowhere")).expect_err("the host may have it");
+        assert!(matches!(unknown, HostError::Unsupported { .. }), "{unknown}");
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::DevicePool;
-use localpool::host::{FsUsage, PathState};
+use localpool::host::{FsUsage, Mounted, PathState};
 use localpool::operator::controller::{Metrics, Monitor};
 use localpool::volume::DRIVER_NAME;
 use localpool_testing::MIB;
@@ -95,8 +95,8 @@ fn look_again(node: &SimNode) {
     node.running.as_ref().expect("it runs").checkups.due();
 }
 
-fn directory(is_mount_point: bool) -> PathState {
-    PathState::Directory { is_mount_point, device_size: Some(2 << 30), usage: FsUsage::default() }
+fn directory(mounted: Mounted) -> PathState {
+    PathState::Directory { mounted, device_size: Some(2 << 30), usage: FsUsage::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +106,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     let client = &stage.client;
     ready(client, &node.name, "True").await;
     let (name, path) = (unique("local-pv"), "/mnt/disks/a b");
-    node.host.mounts.set_path_state(Path::new(path), directory(true));
+    node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
     persistent(client, &name, &node.name, json!({"local": {"path": path}})).await;
     let _work = monitor(&stage);
     let pools: Api<DevicePool> = Api::all(client.clone());
@@ -120,7 +120,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     assert_eq!((listed.name.as_str(), listed.path.as_str(), listed.capacity), (name.as_str(), path, 1 << 30));
     assert_eq!(annotations(client, &name).await, BTreeMap::new());
 
-    node.host.mounts.set_path_state(Path::new(path), directory(false));
+    node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Nothing));
     look_again(&node);
     let first = marked(client, &name, &["NotMountPoint"]).await.expect("a time");
     assert!(first.parse::<Timestamp>().is_ok_and(|time| time <= Timestamp::now()), "{first}");
@@ -130,7 +130,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     node.host.mounts.set_path_state(Path::new(path), PathState::Absent);
     look_again(&node);
     assert_eq!(marked(client, &name, &["HostPathNotExist"]).await, Some(first), "the first mark has its time");
-    node.host.mounts.set_path_state(Path::new(path), directory(true));
+    node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
     look_again(&node);
     marked(client, &name, &[]).await;
     let notes = events(client, &name, "UnmarkPVSucceeded").await;

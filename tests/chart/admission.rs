@@ -20,6 +20,7 @@ fn policies_deny_and_fail_closed() {
         ("localpool-intent", own),
         ("localpool-discovery", operators),
         ("localpool-discovery-pods", "apps"),
+        ("localpool-marks", ""),
     ] {
         let policy = policy(&objects, name);
         assert_eq!(policy["failurePolicy"], "Fail");
@@ -36,7 +37,7 @@ fn policies_deny_and_fail_closed() {
         assert_eq!(spec["policyName"], helm::name(binding));
         assert_eq!(spec.len(), 2, "a binding that matches less: {spec:?}");
     }
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 4);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 5);
 }
 
 #[test]
@@ -57,6 +58,7 @@ fn the_policies_name_the_identities_that_the_pods_have() {
         assert_eq!(condition("intent"), format!("request.userInfo.username != {}", user(of("Deployment"))));
         let controller = user(of("Deployment"));
         assert_eq!(condition("discovery-pods"), format!("request.userInfo.username == {controller}"));
+        assert_eq!(condition("marks"), format!("request.userInfo.username == {controller}"));
         let discovery = super::pods::discovery(&objects)["spec"]["template"]["spec"]["serviceAccountName"].clone();
         let discovery = user(discovery.as_str().unwrap().to_owned());
         assert_eq!(condition("discovery"), format!("request.userInfo.username == {discovery}"));

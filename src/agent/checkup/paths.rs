@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::Answered;
 use super::asking::Asking;
 use crate::health::{Board, Finding, HealthReason, PathLook, WatchedPath};
-use crate::host::{Host, PathState, chain, timeout};
+use crate::host::{Host, HostError, Mounted, PathState, chain, timeout};
 
 /// Asks what each watched path is.
 #[derive(Debug)]
 pub struct PathCheckup {
-    asking: Asking<PathBuf, Result<PathState, String>>,
+    asking: Asking<PathBuf, Result<PathState, HostError>>,
     /// What was seen last; it counts until there is another answer.
-    last: BTreeMap<PathBuf, Result<PathState, String>>,
+    last: BTreeMap<PathBuf, Result<PathState, HostError>>,
 }
 
 impl PathCheckup {
@@ -32,7 +32,7 @@ impl PathCheckup {
         self.last.retain(|path, _| paths.contains(path));
         for path in paths {
             let (host_of_question, asked, answered) = (Arc::clone(host), path.clone(), Arc::clone(answered));
-            let question = move || host_of_question.mounts().path_state(&asked).map_err(|error| chain(&error));
+            let question = move || host_of_question.mounts().path_state(&asked);
             if let Some(answer) = self.asking.ask(path, host.monotonic(), question, move || answered()) {
                 self.last.insert(path.clone(), answer.what);
             }
@@ -43,7 +43,8 @@ impl PathCheckup {
 
     fn of_path(&self, watched: &WatchedPath, now: Duration) -> Option<PathLook> {
         let last = self.last.get(&watched.path);
-        let is_mount_point = matches!(last, Some(Ok(PathState::Directory { is_mount_point: true, .. })));
+        let is_mounted = |mounted| mounted != Mounted::Nothing;
+        let is_mount_point = matches!(last, Some(Ok(PathState::Directory { mounted, .. })) if is_mounted(*mounted));
         let path = watched.path.display().to_string();
         let findings = if self.asking.is_overdue(&watched.path, now) {
             let (path, seconds) = (path.escape_debug(), timeout::DEVICE_TIMEOUT.as_secs());
@@ -52,7 +53,9 @@ impl PathCheckup {
         } else {
             match last? {
                 Ok(state) => watched.findings(state),
-                Err(why) => vec![Finding::new(HealthReason::FilesystemShutDown, why.clone())],
+                // This process cannot look there: nothing is known.
+                Err(HostError::Unsupported { .. }) => return None,
+                Err(why) => vec![Finding::new(HealthReason::FilesystemShutDown, chain(why))],
             }
         };
         Some(PathLook { findings, is_mount_point })

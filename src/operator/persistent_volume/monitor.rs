@@ -83,7 +83,7 @@ impl Monitor {
         let began = Instant::now();
         loop {
             // Any change after this starts another pass.
-            changes.seen();
+            changes.mark_unchanged();
             volumes.mark_unchanged();
             let Performed { done, due } = match self.stores.are_synced() && self.volumes.is_synced() {
                 true => {

@@ -9,6 +9,7 @@ mod discovery;
 mod examples;
 mod growth;
 mod kept;
+mod marks;
 mod rights;
 mod room;
 mod samples;
