@@ -86,6 +86,10 @@ pub struct ControllerArgs {
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: DeletedNodePolicy,
+    /// Keep marked local PersistentVolumes of other provisioners that nobody has bound from being bound: their claimRef
+    /// names a claim that does not exist
+    #[arg(long)]
+    reserve_marked: bool,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
     #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
     discovery_daemonset: Option<DaemonTemplate>,
@@ -172,6 +176,7 @@ impl ControllerArgs {
             sidecar_service_account,
             sidecar_token_dir,
             deleted_node_volumes,
+            reserve_marked,
             discovery_daemonset,
             log_format,
         } = self;
@@ -184,6 +189,7 @@ impl ControllerArgs {
             http,
             lease,
             deleted_node_volumes,
+            reserve_marked,
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
             discovery: discovery_daemonset,
             log: log_format,

@@ -1,13 +1,14 @@
 //! The Kubernetes edge: observe → decide → apply → report.
 //!
 //! Takes in objects by watches, gives out statuses, events and verbs on the pool. Each object has a folder with both of
-//! its sides: `volume`, `set`, `pool`, `discovery`. `node` wires those of an agent, the one writer of its pool's
+//! its sides: `volume`, `set`, `pool`, `persistent_volume`, `discovery`. `node` wires those of an agent, the one writer of its pool's
 //! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store` and
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
-//! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), and whose CRDs the
-//! cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
+//! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
+//! a Node (`kube_node`), which paths an agent looks at (`watched`), and whose CRDs the cluster has (`crd_definition`,
+//! `crd_owner`). So no folder imports from one that imports from it.
 
 pub(in crate::operator) mod bytes;
 mod client;
@@ -21,12 +22,12 @@ mod error;
 pub(in crate::operator) mod event;
 mod health;
 mod identity;
+mod kube_node;
 pub(in crate::operator) mod leader;
 pub mod lease;
 pub(in crate::operator) mod metrics;
 pub mod node;
 pub(in crate::operator) mod node_context;
-mod node_object;
 mod object_key;
 pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
-use crate::operator::node_object;
+use crate::operator::kube_node;
 use crate::operator::pool_volume::{promised_on, unread};
 use crate::operator::set::parsed::Parsed;
 use crate::operator::store::{Store, StoreState};
@@ -18,7 +18,7 @@ use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 pub struct Stores {
     pub volumes: Store<PoolVolume>,
     pub pools: Store<DevicePool>,
-    /// Without what localpool does not read: see `node_object`.
+    /// Without what localpool does not read: see `kube_node`.
     pub nodes: Store<Node>,
     pub sets: Store<LocalVolumeSet>,
     /// No call of CSI needs them: they may be unknown when everything else is known.
@@ -32,7 +32,7 @@ impl Default for Stores {
         Self {
             volumes: Store::grouped(|a, b| a == b, |volume| promised_on(volume).cloned()),
             pools: Store::new(|a, b| a == b),
-            nodes: Store::new(node_object::is_same),
+            nodes: Store::new(kube_node::is_same),
             sets: Store::new(|a, b| a == b),
             local_volumes: Store::new(|a, b| a == b),
             read_sets: Parsed::default(),
@@ -51,9 +51,8 @@ impl Stores {
         tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), decoded));
         tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), decoded));
         tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), decoded));
-        tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), |node| {
-            decoded(node).map(node_object::needed)
-        }));
+        tasks
+            .spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), |node| decoded(node).map(kube_node::needed)));
     }
 
     /// Everything was read, and the API server serves all kinds.

@@ -3,11 +3,11 @@
 
 use crate::api::crd::{DevicePoolStatus, WatchedVolume, WatchedVolumeStatus};
 use crate::health::{Board, PathReport, WatchedPath};
-use crate::operator::{bytes::bytes, health};
+use crate::operator::{bytes::unsigned, health};
 
 pub fn path(volume: &WatchedVolume) -> WatchedPath {
     let WatchedVolume { name, uid, path, capacity, volume_mode, mount_point } = volume.clone();
-    let (path, capacity) = (path.into(), bytes(capacity));
+    let (path, capacity) = (path.into(), unsigned(capacity));
     WatchedPath { volume: name, uid, path, capacity, mode: volume_mode, is_mounted: mount_point }
 }
 

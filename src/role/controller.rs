@@ -22,7 +22,7 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, Stores},
+    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, ReservePolicy, Stores},
     lease,
 };
 
@@ -37,6 +37,7 @@ pub struct ControllerSettings {
     pub http: SocketAddr,
     pub lease: String,
     pub deleted_node_volumes: DeletedNodePolicy,
+    pub reserve_marked: bool,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,
@@ -126,14 +127,23 @@ impl ControllerRole {
     /// Competes for the lease, and leads while this replica has it.
     async fn lead(&self, metrics: &Metrics) {
         let Self { settings, client, stores, readiness: _, stop } = self;
-        let ControllerSettings { namespace, pod_name, lease, deleted_node_volumes: gone, discovery, .. } = settings;
+        let ControllerSettings {
+            namespace,
+            pod_name,
+            lease,
+            deleted_node_volumes: gone,
+            reserve_marked,
+            discovery,
+            ..
+        } = settings;
+        let reserve = if *reserve_marked { ReservePolicy::In(namespace.clone()) } else { ReservePolicy::Never };
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
             let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), *gone, pod_name);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
-            let monitor = Monitor::new(client.clone(), stores.clone(), metrics.clone(), pod_name);
+            let monitor = Monitor::new(client.clone(), stores.clone(), metrics.clone(), reserve.clone(), pod_name);
             tokio::join!(leader.run(), discoveries.run(), monitor.run());
         };
         tokio::select! {

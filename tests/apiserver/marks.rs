@@ -10,9 +10,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::DevicePool;
 use localpool::host::{FsUsage, Mounted, PathState};
-use localpool::operator::controller::{Metrics, Monitor};
+use localpool::operator::controller::{Metrics, Monitor, ReservePolicy};
 use localpool::volume::DRIVER_NAME;
-use localpool_testing::MIB;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -33,8 +32,12 @@ impl Drop for Work {
 }
 
 fn monitor(stage: &Stage) -> Work {
+    monitor_that(stage, ReservePolicy::Never)
+}
+
+fn monitor_that(stage: &Stage, reserve: ReservePolicy) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-    let monitor = Monitor::new(stage.client.clone(), stage.caches.clone(), metrics, "test");
+    let monitor = Monitor::new(stage.client.clone(), stage.caches.clone(), metrics, reserve, "test");
     Work(tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run()))
 }
 
@@ -67,17 +70,20 @@ async fn marked(client: &Client, name: &str, keys: &[&str]) -> Option<String> {
     until(&format!("{name} is marked with {keys:?}"), found).await
 }
 
-/// Waits for the Events on a PersistentVolume with this reason, and returns their messages.
-async fn events(client: &Client, name: &str, reason: &str) -> Vec<String> {
+/// Waits for an Event of each of these keys on a PersistentVolume.
+async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
+    let reason = format!("{what}PVSucceeded");
+    let expected: Vec<String> =
+        keys.iter().map(|key| format!("{what} PV successfully with annotation key: {key}")).collect();
     let api: Api<Event> = Api::all(client.clone());
     let fields = format!("regarding.kind=PersistentVolume,regarding.name={name},reason={reason}");
     let found = async || {
         let events = api.list(&ListParams::default().fields(&fields)).await.expect("listed").items;
         let mut notes: Vec<String> = events.into_iter().filter_map(|event| event.note).collect();
         notes.sort();
-        (!notes.is_empty()).then_some(notes)
+        (notes == expected).then_some(())
     };
-    until(&format!("{reason} on {name}"), found).await
+    until(&format!("{expected:?} on {name}"), found).await;
 }
 
 /// Sets the condition Ready of a node, which kubelet sets, and its hostname.
@@ -124,8 +130,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     look_again(&node);
     let first = marked(client, &name, &["NotMountPoint"]).await.expect("a time");
     assert!(first.parse::<Timestamp>().is_ok_and(|time| time <= Timestamp::now()), "{first}");
-    let notes = events(client, &name, "MarkPVSucceeded").await;
-    assert_eq!(notes, ["Mark PV successfully with annotation key: NotMountPoint"]);
+    events(client, &name, "Mark", &["NotMountPoint"]).await;
 
     node.host.mounts.set_path_state(Path::new(path), PathState::Absent);
     look_again(&node);
@@ -133,11 +138,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
     look_again(&node);
     marked(client, &name, &[]).await;
-    let notes = events(client, &name, "UnmarkPVSucceeded").await;
-    assert_eq!(
-        notes,
-        ["HostPathNotExist", "NotMountPoint"].map(|key| format!("Unmark PV successfully with annotation key: {key}"))
-    );
+    events(client, &name, "Unmark", &["HostPathNotExist", "NotMountPoint"]).await;
 
     let gone = DeleteParams::default();
     Api::<PersistentVolume>::all(client.clone()).delete(&name, &gone).await.expect("there");
@@ -188,8 +189,7 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     let client = &stage.client;
     ready(client, &node.name, "True").await;
     let name = unique("pvc");
-    let volume = make(&stage, &label, &name, on(&node.name), 8).await.expect("there is room");
-    assert_eq!(volume.size, 8 * MIB);
+    let volume = make(&stage, &label, &name, on(&node.name), 16).await.expect("there is room");
     let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
     persistent(client, &name, &node.name, csi).await;
     let _work = monitor(&stage);
@@ -199,4 +199,25 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     node.host.plug("fake0", "fake0", platter);
     node.pool().nudge();
     marked(client, &name, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_marked_volume_that_nobody_has_is_reserved_where_that_is_wanted_until_it_is_well() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let client = &stage.client;
+    let (node, name) = (unique("node"), unique("local-pv"));
+    stage.node(&node).await;
+    ready(client, &node, "Unknown").await;
+    persistent(client, &name, &node, json!({"local": {"path": "/mnt/x"}})).await;
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    // No controller of Kubernetes runs here.
+    let available = json!({"status": {"phase": "Available"}});
+    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&available)).await.expect("there");
+    let claim = async || api.get(&name).await.expect("there").spec.expect("a spec").claim_ref;
+    let _work = monitor_that(&stage, ReservePolicy::In("space".to_owned()));
+    let reserved = until("a claim that does not exist", claim).await;
+    assert_eq!((reserved.namespace.as_deref(), reserved.uid), (Some("space"), None));
+    ready(client, &node, "True").await;
+    until("anybody may bind it", async || claim().await.is_none().then_some(())).await;
 }

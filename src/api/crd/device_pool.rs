@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
-use crate::device::{DiskId, NodeName, SetName};
 use crate::claim::VolumeMode;
+use crate::device::{DiskId, NodeName, SetName};
 
 /// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use kube::Client;
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
 pub use crate::operator::leader::{DeletedNodePolicy, Leader};
 pub use crate::operator::metrics::Metrics;
-pub use crate::operator::persistent_volume::Monitor;
+pub use crate::operator::persistent_volume::{Monitor, ReservePolicy};
 pub use crate::operator::store::{Store, StoreState};
 pub use crate::operator::stores::{Changes, Stores};
 pub use crate::operator::volume::controller::ClusterVolumes;

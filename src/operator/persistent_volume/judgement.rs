@@ -11,18 +11,10 @@ use crate::health::HealthReason;
 /// What is wrong with one PersistentVolume, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
+    /// Also those by which it is marked and of which nobody knows whether they still hold.
     pub reasons: BTreeSet<HealthReason>,
-    pub others: Others,
     /// After this time it may be another one, even if nothing changes.
     pub due: Option<SignedDuration>,
-}
-
-/// What happens to marks whose reason is not among the reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
-    Go,
-    /// It is not known whether they hold.
-    Stay,
 }
 
 /// Whether a node can be asked.
@@ -45,27 +37,27 @@ pub enum Reported<'a> {
 
 /// `present` are the reasons by which it is marked now.
 pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
-    let (mut reasons, others, wait) = match reported {
-        Reported::NotYet => (BTreeSet::new(), Others::Stay, None),
+    let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
+    let of_volume = || present.iter().filter(|reason| !of_node.contains(reason)).cloned().collect();
+    let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
+        Reported::NotYet => (of_volume(), None),
         Reported::Entries(entries) => {
-            (entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect(), Others::Go, None)
+            (entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect(), None)
         }
-        Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), Others::Go, None),
-        Reported::Absent(Counts::In(wait)) => (BTreeSet::new(), Others::Stay, Some(wait)),
+        Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
+        Reported::Absent(Counts::In(wait)) => (of_volume(), Some(wait)),
     };
-    let mut due = wait;
     match node {
         Counts::Yes(NodeState::Ready) => {}
         Counts::Yes(NodeState::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
         Counts::Yes(NodeState::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
         // Neither marked nor unmarked for it.
         Counts::In(wait) => {
-            let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
             reasons.extend(of_node.into_iter().filter(|reason| present.contains(reason)));
             due = due.into_iter().chain([wait]).min();
         }
     }
-    Judgement { reasons, others, due }
+    Judgement { reasons, due }
 }
 
 #[cfg(test)]
@@ -87,11 +79,18 @@ mod tests {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
         let judged = judge(Counts::Yes(NodeState::Ready), Reported::Entries(&entries), &none);
-        assert_eq!((words(&judged), judged.others, judged.due), (vec!["DiskMissing"], Others::Go, None));
+        assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
         let judged = judge(Counts::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
-        let judged = judge(Counts::Yes(NodeState::Gone), Reported::NotYet, &none);
-        assert_eq!((words(&judged), judged.others), (vec!["NodeGone"], Others::Stay));
+    }
+
+    #[test]
+    fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
+        let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
+        let judged = |node| words(&judge(Counts::Yes(node), Reported::NotYet, &present)).join(" ");
+        assert_eq!(judged(NodeState::Ready), "NotMountPoint");
+        assert_eq!(judged(NodeState::NotReady), "NotMountPoint NodeNotReady");
+        assert_eq!(judged(NodeState::Gone), "NotMountPoint NodeGone");
     }
 
     #[test]
@@ -104,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
-        let ready = Counts::Yes(NodeState::Ready);
-        let judged = judge(ready, Reported::Absent(Counts::In(WAIT)), &BTreeSet::new());
-        assert_eq!((words(&judged), judged.others, judged.due), (vec![], Others::Stay, Some(WAIT)));
-        let judged = judge(ready, Reported::Absent(Counts::Yes(())), &BTreeSet::new());
-        assert_eq!((words(&judged), judged.others), (vec!["VolumeMissing"], Others::Go));
+        let (ready, present) = (Counts::Yes(NodeState::Ready), [HealthReason::DiskMissing].into());
+        let judged = judge(ready, Reported::Absent(Counts::In(WAIT)), &present);
+        assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
+        let judged = judge(ready, Reported::Absent(Counts::Yes(())), &present);
+        assert_eq!((words(&judged), judged.due), (vec!["VolumeMissing"], None));
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::judgement::{Judgement, Others};
 use super::mark_time;
 use crate::health::{HealthReason, REASONS};
 
@@ -35,13 +34,14 @@ pub fn present(annotations: &BTreeMap<String, String>) -> BTreeSet<HealthReason>
     keys.map(|key| HealthReason::from(key.clone())).collect()
 }
 
-/// What a judgement changes; `None`: nothing.
-pub fn change(annotations: &BTreeMap<String, String>, judgement: &Judgement, now: Timestamp) -> Option<MarkChange> {
+/// What changes where all these reasons hold, and no others; `None`: nothing.
+pub fn change(
+    annotations: &BTreeMap<String, String>,
+    reasons: &BTreeSet<HealthReason>,
+    now: Timestamp,
+) -> Option<MarkChange> {
     let before = present(annotations);
-    let mut after: BTreeSet<HealthReason> = judgement.reasons.iter().filter(|reason| reason.marks()).cloned().collect();
-    if judgement.others == Others::Stay {
-        after.extend(before.iter().cloned());
-    }
+    let after: BTreeSet<HealthReason> = reasons.iter().filter(|reason| reason.marks()).cloned().collect();
     let mut change = MarkChange::default();
     for reason in &after {
         let key = reason.word();
@@ -61,7 +61,7 @@ pub fn change(annotations: &BTreeMap<String, String>, judgement: &Judgement, now
     }
     let first = annotations.get(FIRST_MARK_TIME);
     let counts = first.and_then(|text| mark_time::read(text)).is_some_and(|time| time <= now + SKEW);
-    if after.is_empty() && first.is_some() && judgement.others == Others::Go {
+    if after.is_empty() && first.is_some() {
         change.annotations.insert(FIRST_MARK_TIME.to_owned(), None);
     } else if !after.is_empty() && !counts {
         change.annotations.insert(FIRST_MARK_TIME.to_owned(), Some(mark_time::written(now)));
@@ -80,14 +80,10 @@ mod tests {
         all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn judged(reasons: &[HealthReason], others: Others) -> Judgement {
-        Judgement { reasons: reasons.iter().cloned().collect(), others, due: None }
-    }
-
     /// The annotations after the change, and the words of its Events.
-    fn after(before: &[(&str, &str)], judgement: &Judgement) -> Option<(BTreeMap<String, String>, Vec<String>)> {
+    fn changed(before: &[(&str, &str)], reasons: &[HealthReason]) -> Option<(BTreeMap<String, String>, Vec<String>)> {
         let mut all = annotations(before);
-        let change = change(&all, judgement, NOW.parse().expect("a time"))?;
+        let change = change(&all, &reasons.iter().cloned().collect(), NOW.parse().expect("a time"))?;
         for (key, value) in change.annotations {
             match value {
                 Some(value) => drop(all.insert(key, value)),
@@ -100,49 +96,39 @@ mod tests {
 
     #[test]
     fn the_first_mark_has_its_time_and_later_ones_leave_it_and_the_last_takes_it_along() {
-        let lost = judged(&[HealthReason::NotMountPoint], Others::Go);
-        let (all, events) = after(&[], &lost).expect("a change");
+        let lost = [HealthReason::NotMountPoint];
+        let (all, events) = changed(&[], &lost).expect("a change");
         assert_eq!(all, annotations(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, NOW)]));
         assert_eq!(events, ["+NotMountPoint"]);
         let marked = [("NotMountPoint", "yes"), (FIRST_MARK_TIME, BEFORE)];
-        assert_eq!(after(&marked, &lost), None, "nothing changed");
-        let both = judged(&[HealthReason::NotMountPoint, HealthReason::DiskMissing], Others::Go);
-        let (all, events) = after(&marked, &both).expect("a change");
+        assert_eq!(changed(&marked, &lost), None, "nothing changed");
+        let both = [HealthReason::NotMountPoint, HealthReason::DiskMissing];
+        let (all, events) = changed(&marked, &both).expect("a change");
         assert_eq!(all[FIRST_MARK_TIME], BEFORE);
         assert_eq!(events, ["+DiskMissing"]);
-        let (all, events) = after(&marked, &judged(&[], Others::Go)).expect("a change");
+        let (all, events) = changed(&marked, &[]).expect("a change");
         assert_eq!((all, events), (annotations(&[]), vec!["-NotMountPoint".to_owned()]));
     }
 
     #[test]
-    fn while_it_is_not_known_what_is_wrong_marks_come_and_none_go() {
-        let marked = [("NotMountPoint", "yes"), (FIRST_MARK_TIME, BEFORE)];
-        assert_eq!(after(&marked, &judged(&[], Others::Stay)), None);
-        let (all, events) = after(&marked, &judged(&[HealthReason::NodeNotReady], Others::Stay)).expect("a change");
-        assert_eq!(all.len(), 3);
-        assert_eq!(events, ["+NodeNotReady"]);
-        assert_eq!(after(&[(FIRST_MARK_TIME, BEFORE)], &judged(&[], Others::Stay)), None);
-    }
-
-    #[test]
     fn what_a_person_wrote_over_a_mark_is_mended_and_other_annotations_stay() {
-        let lost = judged(&[HealthReason::NotMountPoint], Others::Go);
-        let (all, events) =
-            after(&[("NotMountPoint", "no"), ("mine", "x"), (FIRST_MARK_TIME, "yesterday")], &lost).expect("a change");
+        let lost = [HealthReason::NotMountPoint];
+        let (all, events) = changed(&[("NotMountPoint", "no"), ("mine", "x"), (FIRST_MARK_TIME, "yesterday")], &lost)
+            .expect("a change");
         assert_eq!(all, annotations(&[("NotMountPoint", "yes"), ("mine", "x"), (FIRST_MARK_TIME, NOW)]));
         assert_eq!(events, [""; 0]);
         let (all, _) =
-            after(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, "2036-01-01T00:00:00Z")], &lost).expect("a change");
+            changed(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, "2036-01-01T00:00:00Z")], &lost).expect("a change");
         assert_eq!(all[FIRST_MARK_TIME], NOW, "a clock was wrong");
         let go = "2026-01-01 00:00:00.5 +0000 UTC m=+600.0";
-        assert_eq!(after(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, go)], &lost), None, "the seed's form stays");
-        assert_eq!(after(&[("mine", "x")], &judged(&[], Others::Go)), None);
+        assert_eq!(changed(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, go)], &lost), None, "the seed's form stays");
+        assert_eq!(changed(&[("mine", "x")], &[]), None);
     }
 
     #[test]
     fn what_comes_and_goes_by_nature_is_no_mark() {
-        assert_eq!(after(&[], &judged(&[HealthReason::DiskTemperature], Others::Go)), None);
-        assert_eq!(after(&[], &judged(&[HealthReason::from("Later".to_owned())], Others::Go)), None);
+        assert_eq!(changed(&[], &[HealthReason::DiskTemperature]), None);
+        assert_eq!(changed(&[], &[HealthReason::from("Later".to_owned())]), None);
         assert!(!is_mark("DiskTemperature") && is_mark("DiskFailing") && is_mark("HostPathNotExist"));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
 //! wrong, Events, and in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at. Only the leader does this, and annotations are all that it writes into a PersistentVolume.
+//! looks at. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the
+//! administrator wants those that are marked reserved (`reserve`).
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
@@ -17,8 +18,10 @@ mod marks;
 mod monitor;
 mod object;
 mod plan;
+mod reserve;
 mod steady;
 mod watch_list;
 
 pub use self::monitor::Monitor;
 pub(in crate::operator) use self::object::PROVISIONED_BY;
+pub use self::reserve::ReservePolicy;

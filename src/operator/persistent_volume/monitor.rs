@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::marks::MarkChange;
 use super::object::{self, Backing};
 use super::plan::{Now, Plan, Planner, View};
+use super::reserve::{Reservation, ReservePolicy};
 use crate::api::crd::{DevicePool, WatchedVolume};
 use crate::host::{Backoff, chain};
 use crate::operator::client::within;
@@ -51,10 +52,11 @@ pub struct Monitor {
     recorder: Recorder,
     metrics: Metrics,
     grace: SignedDuration,
+    reserve: ReservePolicy,
 }
 
 impl Monitor {
-    pub fn new(client: Client, stores: Stores, metrics: Metrics, identity: &str) -> Self {
+    pub fn new(client: Client, stores: Stores, metrics: Metrics, reserve: ReservePolicy, identity: &str) -> Self {
         let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             stores,
@@ -62,6 +64,7 @@ impl Monitor {
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             grace: NODE_GRACE,
+            reserve,
             client,
         }
     }
@@ -79,7 +82,8 @@ impl Monitor {
         let watched = Watched::all(Api::all(self.client.clone()), "PersistentVolumes");
         tasks.spawn(keep(self.volumes.clone(), watched, |volume| decoded(volume).map(object::needed)));
         let (mut changes, mut volumes) = (self.stores.changes(), self.volumes.changes());
-        let (mut backoff, mut planner) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), Planner::new(self.grace));
+        let (mut backoff, mut planner) =
+            (Backoff::new(FIRST_WAIT, LONGEST_WAIT), Planner::new(self.grace, self.reserve.clone()));
         let began = Instant::now();
         loop {
             // Any change after this starts another pass.
@@ -120,8 +124,14 @@ impl Monitor {
 
     async fn perform(&self, plan: Plan) -> Performed {
         let mut performed = Performed { done: true, due: plan.due };
-        if plan.changes.len() > WRITES {
+        if plan.changes.len().max(plan.reservations.len()) > WRITES {
             performed.due = Some(plan.due.map_or(NEXT, |due| due.min(NEXT)));
+        }
+        for (volume, reservation) in plan.reservations.into_iter().take(WRITES) {
+            match self.reserve(&volume, reservation).await {
+                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
+                Err(error) => performed.done = self.failed(&error),
+            }
         }
         for (pool, list) in plan.watch_lists {
             match self.write_list(&pool, &list).await {
@@ -159,6 +169,19 @@ impl Monitor {
             }
             Err(error) if error.is_conflict() || error.is_not_found() => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Only if nobody has changed it meanwhile: a claim may just be bound.
+    async fn reserve(&self, volume: &PersistentVolume, reservation: Reservation) -> Result<(), OperatorError> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let (name, version) = (volume.name_any(), volume.resource_version());
+        let spec = self.reserve.spec(volume, reservation);
+        let patch = json!({"metadata": {"uid": volume.uid(), "resourceVersion": version}, "spec": spec});
+        let what = format!("reserving PersistentVolume {name}");
+        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
+            _ => Ok(()),
         }
     }
 

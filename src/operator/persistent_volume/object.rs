@@ -1,7 +1,7 @@
 //! What localpool reads of a PersistentVolume: one of its own driver, or a local volume of any other provisioner.
 
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, PersistentVolumeStatus,
+    CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeSpec, PersistentVolumeStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -46,6 +46,12 @@ pub fn needed(volume: PersistentVolume) -> PersistentVolume {
             ..CSIPersistentVolumeSource::default()
         }),
         capacity: spec.capacity,
+        claim_ref: spec.claim_ref.map(|ObjectReference { namespace, name, uid, .. }| ObjectReference {
+            namespace,
+            name,
+            uid,
+            ..ObjectReference::default()
+        }),
         local: spec.local,
         node_affinity: spec.node_affinity,
         volume_mode: spec.volume_mode,

@@ -11,12 +11,13 @@ use super::home::{Home, NodeIndex};
 use super::judgement::{Judgement, NodeState, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
+use super::reserve::{Reservation, ReservePolicy};
 use super::steady::{Counts, Steady};
 use super::watch_list;
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::node_object::NodeReadiness;
+use crate::operator::kube_node::NodeReadiness;
 use crate::volume::VolumeId;
 
 /// What the controller knows of the cluster.
@@ -41,6 +42,8 @@ pub struct Now {
 #[derive(Debug, Default)]
 pub struct Plan {
     pub changes: Vec<(Arc<PersistentVolume>, MarkChange)>,
+    /// Those that nobody can bind from now on, and those that somebody can bind again.
+    pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
     /// What the agents of these nodes look at from now on.
     pub watch_lists: Vec<(Arc<DevicePool>, Vec<WatchedVolume>)>,
     /// How many PersistentVolumes each reason holds for.
@@ -54,12 +57,13 @@ pub struct Plan {
 pub struct Planner {
     nodes: Steady<NodeName, NodeState>,
     absent: Steady<VolumeId, ()>,
+    reserve: ReservePolicy,
 }
 
 impl Planner {
     /// A node or a volume that changed counts after the grace.
-    pub fn new(grace: SignedDuration) -> Self {
-        Self { nodes: Steady::new(grace), absent: Steady::new(grace) }
+    pub fn new(grace: SignedDuration, reserve: ReservePolicy) -> Self {
+        Self { nodes: Steady::new(grace), absent: Steady::new(grace), reserve }
     }
 
     pub fn plan(&mut self, view: &View, now: Now) -> Plan {
@@ -98,6 +102,11 @@ impl Planner {
             homes.insert(home);
             let judgement = judge(node, reported, &marks::present(persistent.annotations()));
             plan.take(persistent, &judgement, now.wall);
+            if matches!(backing, Backing::Path(_)) {
+                let is_marked = judgement.reasons.iter().any(HealthReason::marks);
+                let reservation = self.reserve.decide(persistent, is_marked);
+                plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
+            }
         }
         for pool in &view.pools {
             let mut list = lists.remove(&pool.node()).unwrap_or_default();
@@ -130,7 +139,7 @@ impl Plan {
             *self.marked.entry(reason.clone()).or_default() += 1;
         }
         self.due = self.due.into_iter().chain(judgement.due).min();
-        if let Some(change) = marks::change(volume.annotations(), judgement, wall) {
+        if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, wall) {
             self.changes.push((Arc::clone(volume), change));
         }
     }

@@ -7,7 +7,7 @@ use super::object::PROVISIONED_BY;
 use crate::api::crd::{DevicePool, WatchedVolume};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
-use crate::operator::bytes::signed;
+use crate::device::signed;
 
 /// The static provisioner, on its own or in the Local Storage Operator: `local-volume-provisioner-<node>-<uid>`. A
 /// directory that is no mount point gets no PersistentVolume from it.

@@ -73,7 +73,7 @@ fn a_local_volume_has_the_node_that_its_affinity_selects_by_whatever_label() {
 
 #[test]
 fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_after_it() {
-    let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
     let volume = local("v", affinity("kubernetes.io/hostname", &["n"]));
     let view = |ready: &str, volume: &Arc<PersistentVolume>| View {
         persistent: vec![Arc::clone(volume)],
@@ -101,7 +101,7 @@ fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_a
 
 #[test]
 fn a_volume_of_this_driver_has_the_marks_of_its_health_and_loses_them_with_it() {
-    let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
     let mut volume = in_phase(Phase::Ready);
     let id: VolumeId = volume.name_any().parse().expect("an id");
     let entry = |reason: &str| HealthEntry {
@@ -132,7 +132,7 @@ fn a_volume_of_this_driver_has_the_marks_of_its_health_and_loses_them_with_it() 
 fn a_volume_whose_object_is_gone_is_missing_unless_it_is_being_deleted_or_cannot_be_read() {
     let id = VolumeId::of_name("pvc-1");
     let missing = |phase: &str, unread: bool| {
-        let mut planner = Planner::new(SignedDuration::from_secs(GRACE));
+        let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
         let view = View {
             persistent: vec![own(id, phase)],
             unread: unread.then_some(id).into_iter().collect(),
