@@ -26,6 +26,8 @@ pub struct Metrics {
     accepted: IntGauge,
     /// By reason: the leader's monitor counts them.
     pub marked: IntGaugeVec,
+    /// The leader's monitor counts them, too.
+    pub unclaimed: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how many times it wrote something, and how many of these writes failed.
@@ -42,6 +44,9 @@ impl Metrics {
         let marked = opts("marked_persistent_volumes", "PersistentVolumes that are marked, by each reason of each.");
         let marked = IntGaugeVec::new(marked, &["reason"])?;
         registry.register(Box::new(marked.clone()))?;
+        let unclaimed = "Volumes that no PersistentVolume has named for ten minutes.";
+        let unclaimed = IntGauge::with_opts(opts("unclaimed_volumes", unclaimed))?;
+        registry.register(Box::new(unclaimed.clone()))?;
         let deleted = opts("set_deletion_timestamp_seconds", "Deletion time of a set that still exists.");
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
@@ -59,7 +64,7 @@ impl Metrics {
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, abnormal, accepted, marked, deleted_sets, leader, writes, errors })
+        Ok(Self { volumes, abnormal, accepted, marked, unclaimed, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes at a scrape, not at each change.

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::DevicePool;
+use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::host::{FsUsage, Mounted, PathState};
 use localpool::operator::controller::{Metrics, Monitor, ReservePolicy};
-use localpool::volume::DRIVER_NAME;
+use localpool::volume::{DRIVER_NAME, VolumeId};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -190,6 +190,7 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     ready(client, &node.name, "True").await;
     let name = unique("pvc");
     let volume = make(&stage, &label, &name, on(&node.name), 16).await.expect("there is room");
+    let unnamed = make(&stage, &label, &unique("pvc"), on(&node.name), 16).await.expect("there is room");
     let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
     persistent(client, &name, &node.name, csi).await;
     let _work = monitor(&stage);
@@ -199,6 +200,16 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     node.host.plug("fake0", "fake0", platter);
     node.pool().nudge();
     marked(client, &name, &[]).await;
+
+    let is_unclaimed = |object: &PoolVolume| {
+        object.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.type_ == "Unclaimed")
+    };
+    let object = async |id: VolumeId| stage.objects.get(&id.to_string()).await.expect("there");
+    until("nobody has it", async || is_unclaimed(&object(unnamed.id).await).then_some(())).await;
+    assert!(!is_unclaimed(&object(volume.id).await));
+    let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": unnamed.id.to_string()}});
+    persistent(client, &unique("found-again"), &node.name, csi).await;
+    until("somebody has it", async || (!is_unclaimed(&object(unnamed.id).await)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //!
 //! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
 //! wrong, Events, and in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the
+//! looks at, and a condition of PoolVolumes that no PersistentVolume names. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the
 //! administrator wants those that are marked reserved (`reserve`).
 //!
 //! ```text
@@ -20,6 +20,7 @@ mod object;
 mod plan;
 mod reserve;
 mod steady;
+mod unclaimed;
 mod watch_list;
 
 pub use self::monitor::Monitor;

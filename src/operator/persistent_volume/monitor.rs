@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
@@ -16,10 +17,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::marks::MarkChange;
-use super::object::{self, Backing};
+use super::object;
 use super::plan::{Now, Plan, Planner, View};
 use super::reserve::{Reservation, ReservePolicy};
-use crate::api::crd::{DevicePool, WatchedVolume};
+use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::host::{Backoff, chain};
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
@@ -30,8 +31,8 @@ use crate::operator::stores::Stores;
 use crate::operator::watch::{Watched, decoded, keep};
 use crate::volume::{DRIVER_NAME, VolumeId};
 
-/// Changes come in bursts; a pass waits for the end of one.
-const SETTLE: Duration = Duration::from_millis(250);
+/// Changes come in bursts; a pass waits for the end of one. It looks at all PersistentVolumes, and has time.
+const SETTLE: Duration = Duration::from_secs(1);
 /// The wait after a pass that could not do everything: the first one, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -114,17 +115,14 @@ impl Monitor {
         let volumes = self.stores.volumes.all().into_iter();
         let volumes: BTreeMap<_, _> = volumes.filter_map(|volume| Some((id(&volume.name_any())?, volume))).collect();
         let persistent = self.volumes.all();
-        let absent = persistent.iter().filter_map(|volume| match object::backing(volume)? {
-            Backing::Volume(id) if !volumes.contains_key(&id) => Some(id),
-            _ => None,
-        });
+        let absent = persistent.iter().filter_map(|volume| object::own(volume).filter(|id| !volumes.contains_key(id)));
         let unread = absent.filter(|id| self.stores.volumes.unread(&id.to_string()).is_some()).collect();
         View { persistent, volumes, unread, nodes: self.stores.nodes.all(), pools: self.stores.pools.all() }
     }
 
     async fn perform(&self, plan: Plan) -> Performed {
         let mut performed = Performed { done: true, due: plan.due };
-        if plan.changes.len().max(plan.reservations.len()) > WRITES {
+        if plan.changes.len().max(plan.reservations.len()).max(plan.conditions.len()) > WRITES {
             performed.due = Some(plan.due.map_or(NEXT, |due| due.min(NEXT)));
         }
         for (volume, reservation) in plan.reservations.into_iter().take(WRITES) {
@@ -139,6 +137,13 @@ impl Monitor {
                 Err(error) => performed.done = self.failed(&error),
             }
         }
+        for (volume, conditions) in plan.conditions.into_iter().take(WRITES) {
+            match self.write_conditions(&volume, &conditions).await {
+                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
+                Err(error) => performed.done = self.failed(&error),
+            }
+        }
+        self.metrics.unclaimed.set(plan.unclaimed);
         self.metrics.marked.reset();
         for (reason, count) in &plan.marked {
             self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
@@ -180,6 +185,17 @@ impl Monitor {
         let patch = json!({"metadata": {"uid": volume.uid(), "resourceVersion": version}, "spec": spec});
         let what = format!("reserving PersistentVolume {name}");
         match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_conditions(&self, volume: &PoolVolume, conditions: &[Condition]) -> Result<(), OperatorError> {
+        let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), volume.name_any());
+        let metadata = json!({"uid": volume.uid(), "resourceVersion": volume.resource_version()});
+        let patch = json!({"metadata": metadata, "status": {"conditions": conditions}});
+        let what = format!("writing the status of PoolVolume {name}");
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
             Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
@@ -230,6 +246,7 @@ impl Drop for Monitor {
     /// Another replica counts from now on.
     fn drop(&mut self) {
         self.metrics.marked.reset();
+        self.metrics.unclaimed.set(0);
     }
 }
 

@@ -30,6 +30,14 @@ pub fn backing(volume: &PersistentVolume) -> Option<Backing> {
     csi.volume_handle.parse().ok().map(Backing::Volume)
 }
 
+/// The volume of this driver that it names.
+pub fn own(volume: &PersistentVolume) -> Option<VolumeId> {
+    match backing(volume)? {
+        Backing::Volume(id) => Some(id),
+        Backing::Path(_) => None,
+    }
+}
+
 /// The parts that are read here. Of a PersistentVolume that is not watched, the name.
 pub fn needed(volume: PersistentVolume) -> PersistentVolume {
     let is_watched = backing(&volume).is_some();

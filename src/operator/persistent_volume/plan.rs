@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
@@ -13,7 +14,7 @@ use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
 use super::steady::{Counts, Steady};
-use super::watch_list;
+use super::{unclaimed, watch_list};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
@@ -46,6 +47,10 @@ pub struct Plan {
     pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
     /// What the agents of these nodes look at from now on.
     pub watch_lists: Vec<(Arc<DevicePool>, Vec<WatchedVolume>)>,
+    /// Conditions of PoolVolumes: whether a PersistentVolume names them.
+    pub conditions: Vec<(Arc<PoolVolume>, Vec<Condition>)>,
+    /// How many volumes no PersistentVolume has named for a while.
+    pub unclaimed: i64,
     /// How many PersistentVolumes each reason holds for.
     pub marked: BTreeMap<HealthReason, i64>,
     /// After this time there may be more, even if nothing changes.
@@ -57,13 +62,16 @@ pub struct Plan {
 pub struct Planner {
     nodes: Steady<NodeName, NodeState>,
     absent: Steady<VolumeId, ()>,
+    unclaimed: Steady<VolumeId, ()>,
     reserve: ReservePolicy,
 }
 
 impl Planner {
-    /// A node or a volume that changed counts after the grace.
+    /// A node or a volume that changed counts after the grace, and a volume that no PersistentVolume names after ten
+    /// times that.
     pub fn new(grace: SignedDuration, reserve: ReservePolicy) -> Self {
-        Self { nodes: Steady::new(grace), absent: Steady::new(grace), reserve }
+        let (nodes, absent, unclaimed) = (Steady::new(grace), Steady::new(grace), Steady::new(grace * 10));
+        Self { nodes, absent, unclaimed, reserve }
     }
 
     pub fn plan(&mut self, view: &View, now: Now) -> Plan {
@@ -80,11 +88,11 @@ impl Planner {
                 Backing::Volume(id) => view.volumes.get(id),
                 Backing::Path(_) => None,
             };
-            let home = match (volume, index.home(persistent)) {
-                (Some(volume), _) => volume.spec.node.clone(),
-                (None, Home::Node(node) | Home::Gone(node)) => node,
-                (None, Home::NotOne) => continue,
-            };
+            let home =
+                match volume.map_or_else(|| index.home(persistent), |volume| Home::Node(volume.spec.node.clone())) {
+                    Home::Node(node) | Home::Gone(node) => node,
+                    Home::NotOne => continue,
+                };
             let node = self.node(&home, by_name.get(&home).copied(), now);
             let reported = match (&backing, volume) {
                 (Backing::Volume(_), Some(volume)) => of_status(volume),
@@ -115,9 +123,33 @@ impl Planner {
                 plan.watch_lists.push((Arc::clone(pool), list));
             }
         }
+        self.plan_conditions(view, now, &mut plan);
         self.nodes.keep(|node| homes.contains(node));
         self.absent.keep(|id| absent.contains(id));
         plan
+    }
+
+    /// Volumes that no PersistentVolume names.
+    fn plan_conditions(&mut self, view: &View, now: Now, plan: &mut Plan) {
+        let named: BTreeSet<VolumeId> = view.persistent.iter().filter_map(|volume| object::own(volume)).collect();
+        let is_unclaimed = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains(id);
+        self.unclaimed.keep(|id| view.volumes.get(id).is_some_and(|volume| is_unclaimed(id, volume)));
+        for (id, volume) in &view.volumes {
+            let is_marked = match is_unclaimed(id, volume) {
+                true => match self.unclaimed.look(id, (), SignedDuration::ZERO, now.monotonic) {
+                    Counts::Yes(()) => true,
+                    // What an earlier leader has written stays.
+                    Counts::In(wait) => {
+                        plan.due = plan.due.into_iter().chain([wait]).min();
+                        unclaimed::is_marked(volume)
+                    }
+                },
+                false => false,
+            };
+            plan.unclaimed += i64::from(is_marked);
+            let conditions = unclaimed::conditions(volume, is_marked);
+            plan.conditions.extend(conditions.map(|conditions| (Arc::clone(volume), conditions)));
+        }
     }
 
     fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Counts<NodeState> {

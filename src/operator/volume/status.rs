@@ -161,9 +161,9 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
-/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for one
-/// condition (`pool_volume::NODE_GONE`), which says that the Node object is gone. The leader writes that one, as the
-/// agent of a deleted Node counts as gone too. If the agent lives on, for example until its pod is removed, each of the
+/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for two
+/// conditions of the leader: that the Node object is gone (`pool_volume::NODE_GONE`), as the agent of a deleted Node
+/// counts as gone too, and that no PersistentVolume names the volume (`UNCLAIMED`). If the agent lives on, for example until its pod is removed, each of the
 /// two would otherwise remove what the other has written, and write again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();

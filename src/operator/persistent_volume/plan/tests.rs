@@ -146,3 +146,22 @@ fn a_volume_whose_object_is_gone_is_missing_unless_it_is_being_deleted_or_cannot
     assert_eq!(missing("Released", false), [""; 0]);
     assert_eq!(missing("Bound", true), [""; 0]);
 }
+
+#[test]
+fn a_volume_that_no_persistent_volume_names_is_counted_after_ten_times_the_grace() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let volume = Arc::new(in_phase(Phase::Ready));
+    let id: VolumeId = volume.name_any().parse().expect("an id");
+    let view = |persistent| View { persistent, volumes: [(id, Arc::clone(&volume))].into(), ..View::default() };
+    let plan = planner.plan(&view(vec![]), at(0));
+    assert_eq!((plan.unclaimed, plan.conditions.len(), plan.due), (0, 0, Some(SignedDuration::from_mins(10))));
+    assert_eq!(planner.plan(&view(vec![own(id, "Bound")]), at(300)).due, None, "it begins again");
+    assert_eq!(planner.plan(&view(vec![]), at(301)).unclaimed, 0);
+    let plan = planner.plan(&view(vec![]), at(901));
+    assert_eq!((plan.unclaimed, plan.conditions.len()), (1, 1));
+    let mut marked = (*volume).clone();
+    marked.status.as_mut().expect("set").conditions = plan.conditions[0].1.clone();
+    let after = View { volumes: [(id, Arc::new(marked))].into(), ..View::default() };
+    let plan = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never).plan(&after, at(902));
+    assert_eq!((plan.unclaimed, plan.conditions.len()), (1, 0), "another leader takes nothing back");
+}
