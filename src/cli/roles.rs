@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::state::StateArgs;
 use crate::operator::controller::{DaemonTemplate, DeletedNodePolicy};
@@ -88,7 +88,7 @@ pub struct ControllerArgs {
     deleted_node_volumes: DeletedNodePolicy,
     /// Keep marked local PersistentVolumes of other provisioners that nobody has bound from being bound: their claimRef
     /// names a claim that does not exist
-    #[arg(long)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
     reserve_marked: bool,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
     #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]

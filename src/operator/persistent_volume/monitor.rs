@@ -126,22 +126,13 @@ impl Monitor {
             performed.due = Some(plan.due.map_or(NEXT, |due| due.min(NEXT)));
         }
         for (volume, reservation) in plan.reservations.into_iter().take(WRITES) {
-            match self.reserve(&volume, reservation).await {
-                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
-                Err(error) => performed.done = self.failed(&error),
-            }
+            performed.done &= self.note(self.reserve(&volume, reservation).await).is_some();
         }
         for (pool, list) in plan.watch_lists {
-            match self.write_list(&pool, &list).await {
-                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
-                Err(error) => performed.done = self.failed(&error),
-            }
+            performed.done &= self.note(self.write_list(&pool, &list).await).is_some();
         }
         for (volume, conditions) in plan.conditions.into_iter().take(WRITES) {
-            match self.write_conditions(&volume, &conditions).await {
-                Ok(()) => self.metrics.writes.with_label_values(&[WORK]).inc(),
-                Err(error) => performed.done = self.failed(&error),
-            }
+            performed.done &= self.note(self.write_conditions(&volume, &conditions).await).is_some();
         }
         self.metrics.unclaimed.set(plan.unclaimed);
         self.metrics.marked.reset();
@@ -149,12 +140,9 @@ impl Monitor {
             self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
         }
         for (volume, change) in plan.changes.into_iter().take(WRITES) {
-            performed.done &= match self.write(&volume, &change).await {
-                Ok(written) => {
-                    self.metrics.writes.with_label_values(&[WORK]).inc();
-                    !written || self.publish(&volume, &change).await
-                }
-                Err(error) => self.failed(&error),
+            performed.done &= match self.note(self.write(&volume, &change).await) {
+                Some(written) => !written || self.publish(&volume, &change).await,
+                None => false,
             };
         }
         performed
@@ -218,27 +206,28 @@ impl Monitor {
 
     /// The Events of seed 004.
     async fn publish(&self, volume: &PersistentVolume, change: &MarkChange) -> bool {
-        let event = |what: &str, verb: &str, key: &String| EventNote {
+        let event = |verb: &str, key: &String| EventNote {
             type_: EventType::Normal,
-            reason: format!("{what}PVSucceeded"),
+            reason: format!("{verb}PVSucceeded"),
             note: format!("{verb} PV successfully with annotation key: {key}"),
         };
-        let marked = change.marked.iter().map(|key| event("Mark", "Mark", key));
-        let notes = marked.chain(change.unmarked.iter().map(|key| event("Unmark", "Unmark", key)));
+        let marked = change.marked.iter().map(|key| (key, event("Mark", key)));
+        let notes = marked.chain(change.unmarked.iter().map(|key| (key, event("Unmark", key))));
         let mut done = true;
-        for note in notes {
-            let (event, about) = (note.event("Monitor"), volume.object_ref(&()));
+        for (key, note) in notes {
+            // Events of one reason and action are one Event with a count, whatever their notes say.
+            let (event, about) = (note.event(key), volume.object_ref(&()));
             let published = within("writing an Event", self.recorder.publish(&event, &about)).await;
-            done &= published.map_err(|error| self.failed(&error)).is_ok();
+            done &= published.is_ok() || self.note(published).is_some();
         }
         done
     }
 
-    /// Counts and logs what went wrong.
-    fn failed(&self, error: &OperatorError) -> bool {
-        self.metrics.errors.with_label_values(&[WORK]).inc();
-        tracing::warn!(controller = WORK, "{}; trying again", chain(error));
-        false
+    /// Counts a write, and logs what went wrong.
+    fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
+        let counter = if written.is_ok() { &self.metrics.writes } else { &self.metrics.errors };
+        counter.with_label_values(&[WORK]).inc();
+        written.inspect_err(|error| tracing::warn!(controller = WORK, "{}; trying again", chain(error))).ok()
     }
 }
 
