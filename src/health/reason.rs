@@ -165,6 +165,16 @@ reasons! {
     InodesExhausted: Volume, Look, Degraded, TEN_MINUTES,
         "The filesystem has no free inode: no file can be made, though there may be free space.",
         "Delete files that nobody needs, or expand the volume if it can grow.";
+    AgentSilent: Volume, Cluster, Degraded, AT_ONCE,
+        "The agent of the volume's node does not answer. Pods that have the volume keep it; others cannot begin to use \
+         it. What else is wrong with it is not known.",
+        "`kubectl -n localpool get pods -o wide -l app.kubernetes.io/component=node` shows the node's pod; `kubectl \
+         describe` and `kubectl logs --previous` say why it does not run.";
+    NodeNotReady: Volume, Cluster, Inaccessible, AT_ONCE,
+        "The volume's node is not ready: its kubelet does not answer, or says that it cannot run pods.",
+        "`kubectl describe node` says why. The volume is back when the node is back. Keep its Node object and its \
+         claims: the data is on its disk. If the node never comes back: docs/troubleshooting.md, \"A node never comes \
+         back\".";
     NodeGone: Volume, Cluster, Inaccessible, AT_ONCE,
         "The Node of the volume's disk does not exist any more.",
         "If the node comes back under its name, so does the volume. If it never does: docs/troubleshooting.md, \"A \

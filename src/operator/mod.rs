@@ -9,6 +9,7 @@
 //! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), and whose CRDs the
 //! cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
+pub(in crate::operator) mod agent_pod;
 pub(in crate::operator) mod bytes;
 mod client;
 mod condition;
@@ -27,6 +28,7 @@ pub(in crate::operator) mod metrics;
 pub mod node;
 pub(in crate::operator) mod node_context;
 mod node_object;
+pub(in crate::operator) mod node_ready;
 mod object_key;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;

@@ -22,7 +22,7 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Stores},
+    controller::{AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Stores},
     lease,
 };
 
@@ -36,6 +36,8 @@ pub struct ControllerSettings {
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
+    /// Finds the pods of the agents in this namespace.
+    pub agent_pods: String,
     pub deleted_node_volumes: DeletedNodePolicy,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
@@ -126,11 +128,14 @@ impl ControllerRole {
     /// Competes for the lease, and leads while this replica has it.
     async fn lead(&self, metrics: &Metrics) {
         let Self { settings, client, stores, readiness: _, stop } = self;
-        let ControllerSettings { namespace, pod_name, lease, deleted_node_volumes: gone, discovery, .. } = settings;
+        let ControllerSettings {
+            namespace, pod_name, lease, agent_pods, deleted_node_volumes: gone, discovery, ..
+        } = settings;
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
-            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), *gone, pod_name);
+            let agents = AgentPods { namespace: namespace.clone(), selector: agent_pods.clone() };
+            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), agents, *gone, pod_name);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
             tokio::join!(leader.run(), discoveries.run());
