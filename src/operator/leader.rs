@@ -3,7 +3,7 @@
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
 //! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::{agent_life, deleted_node}`
-//! and `volume::{deleted_node, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
+//! and `volume::{node_marks, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
 //! object.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::device::NodeName;
 use crate::host::{Backoff, chain};
 use crate::operator::pool::agent_life::{self, Silences};
 use crate::operator::pool::deleted_node::UnusedPools;
-pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
+pub use crate::operator::volume::node_marks::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
     event::EventNote,

@@ -7,7 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use super::stores::Stores;
 use crate::api::crd::Phase;
 use crate::operator::bytes::signed;
-use crate::operator::pool::agent_life::is_silent;
+use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::{self, phase};
 
 const PHASES: [(Phase, &str); 7] = [
@@ -72,7 +72,7 @@ impl Metrics {
         let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
         let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));
         self.accepted.set(made.min().unwrap_or(0));
-        self.silent.set(signed(stores.pools.all().iter().filter(|pool| is_silent(pool)).count()));
+        self.silent.set(signed(stores.pools.all().iter().filter(|pool| silence(pool).is_some()).count()));
         self.abnormal.reset();
         for object in &all {
             let volume = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));

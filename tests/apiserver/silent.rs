@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::DevicePool;
+use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::operator::controller::DeletedNodePolicy;
 use serde_json::json;
 
-use crate::agent::{Stage, unique};
+use crate::agent::{Stage, on, unique};
 use crate::cluster;
 use crate::leader::{Work, about, events, lead_with, namespace, until};
-use crate::nodes::offering;
+use crate::nodes::{make, offering};
 
 const LABEL: &str = "silent-test";
 
@@ -76,6 +76,20 @@ async fn ready_is(stage: &Stage, node: &str, status: &str, reason: &str) -> Time
     .await
 }
 
+/// The reason of the condition Healthy, and all reasons of the list.
+fn healths(volume: &PoolVolume) -> Vec<String> {
+    let Some(status) = &volume.status else { return Vec::new() };
+    let healthy = status.conditions.iter().filter(|condition| condition.type_ == "Healthy");
+    let healthy = healthy.map(|condition| condition.reason.clone());
+    healthy.chain(status.health.iter().map(|entry| entry.reason.clone())).collect()
+}
+
+async fn node_is_ready(stage: &Stage, node: &str, ready: &str) {
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    nodes.patch_status(node, &PatchParams::default(), &Patch::Strategic(&status)).await.expect("it is there");
+}
+
 fn now() -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second()).expect("a time")
 }
@@ -83,7 +97,7 @@ fn now() -> Timestamp {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leader_leave_each_others_conditions() {
     let cluster = cluster!(alone);
-    let (stage, _, mut sim) = offering(&cluster.client, 512).await;
+    let (stage, label, mut sim) = offering(&cluster.client, 512).await;
     let node = sim.name.clone();
     let space = namespace(&cluster.client).await;
     let pod = AgentPod::of(&cluster.client, &space, &node).await;
@@ -92,6 +106,8 @@ async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leade
     let work = lead_after(&stage, &space, 3);
     assert_eq!(ready_is(&stage, &node, "True", "AgentReady").await, began);
     assert!(told(&pool(&stage, &node).await, "Claiming").is_some(), "the agent's condition stays");
+    let id = make(&stage, &label, &unique("pvc"), on(&node), 100).await.expect("there is room").id;
+    stage.see(id, "healthy", |object| healths(object) == ["Healthy"]).await;
 
     // A restart that is shorter than the grace is not told.
     pod.is_ready("False", now()).await;
@@ -107,6 +123,7 @@ async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leade
         (events(&stage.client, "default", &about(&node)).await == ["AgentSilent x1"]).then_some(())
     })
     .await;
+    stage.see(id, "on a silent node", |object| healths(object) == ["AgentSilent", "AgentSilent"]).await;
     // kubelet is dead and the agent is not: it writes what it sees, and neither of the two writes for the other.
     sim.host.unplug("fake0").expect("it was there");
     sim.pool().nudge();
@@ -116,8 +133,15 @@ async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leade
     })
     .await;
     assert_eq!(told(&seen, "Ready").map(|ready| ready.status).as_deref(), Some("Unknown"));
+    let both = ["DiskMissing", "DiskMissing", "AgentSilent"];
+    let volume = stage.see(id, "on a missing disk of a silent node", |object| healths(object) == both).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(pool(&stage, &node).await.resource_version(), seen.resource_version(), "somebody wrote");
+    let unchanged = async |who: &str| {
+        assert_eq!(pool(&stage, &node).await.resource_version(), seen.resource_version(), "{who} wrote");
+        let now = stage.objects.get(&id.to_string()).await.expect("it is there");
+        assert_eq!(now.resource_version(), volume.resource_version(), "{who} wrote {now:?}");
+    };
+    unchanged("somebody").await;
 
     // Another leader takes over, and a pod that is not ready takes the place of the first one: nothing is new.
     drop(work);
@@ -125,10 +149,16 @@ async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leade
     let pod = AgentPod::of(&cluster.client, &space, &node).await;
     let _work = lead_after(&stage, &space, 3);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(pool(&stage, &node).await.resource_version(), seen.resource_version(), "the next leader wrote");
+    unchanged("the next leader").await;
+    node_is_ready(&stage, &node, "False").await;
+    assert_eq!(ready_is(&stage, &node, "Unknown", "NodeNotReady").await, silent);
+    let both = ["DiskMissing", "DiskMissing", "NodeNotReady"];
+    stage.see(id, "on a node that is not ready", |object| healths(object) == both).await;
+    node_is_ready(&stage, &node, "True").await;
     let back = now();
     pod.is_ready("True", back).await;
     assert_eq!(ready_is(&stage, &node, "True", "AgentReady").await, back);
+    stage.see(id, "on a missing disk", |object| healths(object) == ["DiskMissing", "DiskMissing"]).await;
     until("another Event", async || {
         (events(&stage.client, "default", &about(&node)).await == ["AgentBack x1", "AgentSilent x1"]).then_some(())
     })

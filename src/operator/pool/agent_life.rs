@@ -76,10 +76,10 @@ impl Silences {
     }
 }
 
-/// Whether the controller has said that the node's agent does not answer.
-pub fn is_silent(pool: &DevicePool) -> bool {
-    let conditions = pool.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-    conditions.iter().any(|condition| condition.type_ == READY && condition.status != "True")
+/// The condition with which the controller has said that the node's agent does not answer.
+pub fn silence(pool: &DevicePool) -> Option<&Condition> {
+    let conditions = pool.status.as_ref()?.conditions.as_slice();
+    conditions.iter().find(|condition| condition.type_ == READY && condition.status != "True")
 }
 
 /// What has to be written.
@@ -104,7 +104,7 @@ pub fn decide(pool: &DevicePool, life: AgentLife, why: &HealthReason, now: Times
     let (reason, message) = match holds {
         Holds::True if pool.spec.cordon => ("Cordoned", "no new volumes here: spec.cordon is set"),
         Holds::True => ("AgentReady", "the node's agent is running"),
-        Holds::False | Holds::Unknown => (why.word(), silence(why)),
+        Holds::False | Holds::Unknown => (why.word(), words(why)),
     };
     let mut next = condition(before, READY, holds, reason, message, None);
     let same_status = present.filter(|present| present.status == next.status);
@@ -119,7 +119,7 @@ pub fn decide(pool: &DevicePool, life: AgentLife, why: &HealthReason, now: Times
     Some(ReadyChange { conditions: others.chain([next]).collect(), event })
 }
 
-fn silence(why: &HealthReason) -> &'static str {
+fn words(why: &HealthReason) -> &'static str {
     match why {
         HealthReason::NodeGone => "the node does not exist any more",
         HealthReason::NodeNotReady => "the node is not ready, so its agent does not answer",

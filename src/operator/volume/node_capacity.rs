@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::unsigned;
-use crate::operator::pool::agent_life::is_silent;
+use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
@@ -41,7 +41,7 @@ pub fn rooms<'a>(
 }
 
 fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage: Option<WantedUsage>) -> Capacity {
-    let is_open = !pool.spec.cordon && !is_silent(pool);
+    let is_open = !pool.spec.cordon && silence(pool).is_none();
     let Some(status) = pool.status.as_ref().filter(|_| is_open) else { return Capacity::default() };
     let offers: Vec<&SetOffer> = status.sets.iter().filter(|offer| selects(selector, offer)).collect();
     let given: Vec<Capacity> = offers.iter().map(|offer| given(offer, usage)).collect();
