@@ -83,6 +83,9 @@ pub struct ControllerArgs {
     /// Directory that the sidecars mount as their identity
     #[arg(long, requires = "sidecar_service_account")]
     sidecar_token_dir: Option<PathBuf>,
+    /// Labels of the agents' pods, in the controller's namespace: a pod that is not ready tells that its agent is silent
+    #[arg(long, default_value = "app.kubernetes.io/name=localpool,app.kubernetes.io/component=node")]
+    agent_pods: String,
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: DeletedNodePolicy,
@@ -175,6 +178,7 @@ impl ControllerArgs {
             lease,
             sidecar_service_account,
             sidecar_token_dir,
+            agent_pods,
             deleted_node_volumes,
             reserve_marked,
             discovery_daemonset,
@@ -188,6 +192,7 @@ impl ControllerArgs {
             resizer_socket,
             http,
             lease,
+            agent_pods,
             deleted_node_volumes,
             reserve_marked,
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),

@@ -184,9 +184,16 @@ reasons! {
         "A local PersistentVolume of another provisioner promises more than its device has, or more is used than it \
          promises.",
         "Make a PersistentVolume of the right capacity, or move its data: the pods find the disk full too early.";
-    NodeNotReady: PersistentVolume, Cluster, Inaccessible, AT_ONCE,
-        "The node of the volume's disk has not been ready for a minute.",
-        "Look at the node: `kubectl describe node`. The volume is there again with the node.";
+    AgentSilent: Volume, Cluster, Degraded, AT_ONCE,
+        "The agent of the volume's node does not answer. Pods that have the volume keep it; others cannot begin to use \
+         it. What else is wrong with it is not known.",
+        "`kubectl -n localpool get pods -o wide -l app.kubernetes.io/component=node` shows the node's pod; `kubectl \
+         describe` and `kubectl logs --previous` say why it does not run.";
+    NodeNotReady: Volume, Cluster, Inaccessible, AT_ONCE,
+        "The volume's node is not ready: its kubelet does not answer, or says that it cannot run pods.",
+        "`kubectl describe node` says why. The volume is back when the node is back. Keep its Node object and its \
+         claims: the data is on its disk. If the node never comes back: docs/troubleshooting.md, \"A node never comes \
+         back\".";
     NodeGone: Volume, Cluster, Inaccessible, AT_ONCE,
         "The Node of the volume's disk does not exist any more.",
         "If the node comes back under its name, so does the volume. If it never does: docs/troubleshooting.md, \"A \

@@ -1,4 +1,4 @@
-//! What localpool reads of a Node, and whether it is ready. Pure.
+//! What localpool reads of a Node. Pure.
 //!
 //! Takes in a Node as the API server has it; gives out one without the rest (images, addresses, heartbeats), which is
 //! most of its size.
@@ -30,24 +30,11 @@ pub fn is_same(a: &Node, b: &Node) -> bool {
         == (&b.metadata.uid, &b.metadata.labels, &b.spec, &b.status)
 }
 
-/// Whether kubelet of a node is ready, and since when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeReadiness {
-    pub is_ready: bool,
-    /// `None`: nobody said.
-    pub since: Option<Timestamp>,
-}
-
-impl NodeReadiness {
-    /// A node without the condition has not been ready yet.
-    pub fn of(node: &Node) -> Self {
-        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let ready = conditions.into_iter().find(|condition| condition.type_ == READY);
-        Self {
-            is_ready: ready.is_some_and(|condition| condition.status == "True"),
-            since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
-        }
-    }
+/// Since when the node is ready, or is not; `None`: nobody said.
+pub fn ready_since(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.into_iter().find(|condition| condition.type_ == READY)?;
+    ready.last_transition_time.as_ref().map(|time| time.0)
 }
 
 #[cfg(test)]
@@ -83,11 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn only_true_is_ready_and_a_node_that_never_was_is_not() {
-        let since = "2026-01-01T00:00:00Z".parse().ok();
-        for (status, is_ready) in [("True", true), ("False", false), ("Unknown", false)] {
-            assert_eq!(NodeReadiness::of(&node(status, "2026-01-01T00:00:10Z")), NodeReadiness { is_ready, since });
-        }
-        assert_eq!(NodeReadiness::of(&Node::default()), NodeReadiness { is_ready: false, since: None });
+    fn since_when_a_node_is_ready_is_what_its_condition_says() {
+        let since = ready_since(&node("Unknown", "2026-01-01T00:00:10Z"));
+        assert_eq!(since, "2026-01-01T00:00:00Z".parse().ok());
+        assert_eq!(ready_since(&Node::default()), None);
     }
 }

@@ -1,9 +1,10 @@
-//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node was
-//! deleted.
+//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, whether agents answer, and
+//! volumes whose node was deleted.
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
-//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::deleted_node` and
-//! `volume::{deleted_node, leftover}` decide and are pure; `sets`, `volumes` and `pools` do it, object by object.
+//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::{agent_life, deleted_node}`
+//! and `volume::{node_marks, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
+//! object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 
+use super::agent_pod::{AgentPod, AgentPods};
 use super::client::within;
 use super::error::OperatorError;
 use super::metrics::Metrics;
@@ -25,7 +27,9 @@ use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
 use crate::host::{Backoff, chain};
-pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
+use crate::operator::pool::agent_life::{self, Silences};
+use crate::operator::pool::deleted_node::UnusedPools;
+pub use crate::operator::volume::node_marks::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
     event::EventNote,
@@ -33,6 +37,7 @@ use crate::operator::{
 };
 use crate::volume::DRIVER_NAME;
 
+mod agents;
 mod pools;
 mod sets;
 mod volumes;
@@ -50,11 +55,21 @@ pub struct Leader {
     client: Client,
     stores: Stores,
     classes: Store<StorageClass>,
+    agents: Store<AgentPod>,
+    agent_pods: AgentPods,
     objects: VolumeApi,
     recorder: Recorder,
     metrics: Metrics,
     gone: DeletedNodePolicy,
     retention: SignedDuration,
+    grace: SignedDuration,
+}
+
+/// What a pass remembers for the next one.
+#[derive(Default)]
+struct PassMemory {
+    unused: UnusedPools,
+    silences: Silences,
 }
 
 /// How a pass ended.
@@ -66,16 +81,26 @@ struct Pass {
 }
 
 impl Leader {
-    pub fn new(client: Client, stores: Stores, metrics: Metrics, gone: DeletedNodePolicy, identity: &str) -> Self {
+    pub fn new(
+        client: Client,
+        stores: Stores,
+        metrics: Metrics,
+        agent_pods: AgentPods,
+        gone: DeletedNodePolicy,
+        identity: &str,
+    ) -> Self {
         let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             stores,
             classes: Store::new(|a, b| a == b),
+            agents: AgentPod::store(),
+            agent_pods,
             objects: VolumeApi::new(client.clone()),
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             gone,
             retention: RETENTION,
+            grace: agent_life::GRACE,
             client,
         }
     }
@@ -86,20 +111,29 @@ impl Leader {
         Self { retention, ..self }
     }
 
+    /// Sets another time after which an agent whose pod is not ready counts as silent.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn silent_after(self, grace: SignedDuration) -> Self {
+        Self { grace, ..self }
+    }
+
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
         tasks.spawn(keep(self.classes.clone(), classes, decoded));
-        let (mut changes, mut classes) = (self.stores.changes(), self.classes.changes());
+        tasks.spawn(keep(self.agents.clone(), self.agent_pods.watched(self.client.clone()), AgentPod::trimmed));
+        let (mut changes, mut classes, mut agents) =
+            (self.stores.changes(), self.classes.changes(), self.agents.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-        let mut unused = crate::operator::pool::deleted_node::UnusedPools::default();
+        let mut memory = PassMemory::default();
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
-            classes.borrow_and_update();
+            classes.mark_unchanged();
+            agents.mark_unchanged();
             let Pass { done, due } = match self.stores.are_synced() && self.classes.is_synced() {
-                true => self.pass(&mut unused).await,
+                true => self.pass(&mut memory).await,
                 false => Pass { done: true, due: None },
             };
             let until = due.map_or(Duration::MAX, |due| {
@@ -110,6 +144,7 @@ impl Leader {
                 tokio::select! {
                     () = changes.next() => {}
                     _ = classes.changed() => {}
+                    _ = agents.changed() => {}
                 }
             })
             .await;
@@ -117,13 +152,16 @@ impl Leader {
         }
     }
 
-    async fn pass(&self, unused: &mut crate::operator::pool::deleted_node::UnusedPools) -> Pass {
+    async fn pass(&self, memory: &mut PassMemory) -> Pass {
+        let PassMemory { unused, silences } = memory;
         let mut made = BTreeMap::new();
         let sets = self.sets(&mut made).await;
         let local_volumes = self.local_volumes(&mut made).await;
+        let (agents, silent) = self.agents(silences).await;
         let (volumes, leftover) = self.volumes().await;
         let (pools, unused) = self.unused_pools(unused).await;
-        Pass { done: sets && local_volumes && volumes && pools, due: leftover.into_iter().chain(unused).min() }
+        let done = sets && local_volumes && agents && volumes && pools;
+        Pass { done, due: [silent, leftover, unused].into_iter().flatten().min() }
     }
 
     /// Counts a write, and logs what went wrong.

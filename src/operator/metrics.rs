@@ -7,6 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use super::stores::Stores;
 use crate::api::crd::Phase;
 use crate::operator::bytes::signed;
+use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::{self, phase};
 
 const PHASES: [(Phase, &str); 7] = [
@@ -28,6 +29,7 @@ pub struct Metrics {
     pub marked: IntGaugeVec,
     /// The leader's monitor counts them, too.
     pub unclaimed: IntGauge,
+    silent: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how many times it wrote something, and how many of these writes failed.
@@ -51,6 +53,9 @@ impl Metrics {
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
         registry.register(Box::new(accepted.clone()))?;
+        let silent = "Nodes whose agent does not answer, as their DevicePools say.";
+        let silent = IntGauge::with_opts(opts("silent_agents", silent))?;
+        registry.register(Box::new(silent.clone()))?;
         let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
         let leader = IntGauge::with_opts(opts("leader", "1 if this replica holds the lease."))?;
         let writes = opts("reconciles_total", "Reconciliations of the leader, by controller.");
@@ -64,7 +69,7 @@ impl Metrics {
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, abnormal, accepted, marked, unclaimed, deleted_sets, leader, writes, errors })
+        Ok(Self { volumes, abnormal, accepted, marked, unclaimed, silent, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes at a scrape, not at each change.
@@ -77,6 +82,7 @@ impl Metrics {
         let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
         let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));
         self.accepted.set(made.min().unwrap_or(0));
+        self.silent.set(signed(stores.pools.all().iter().filter(|pool| silence(pool).is_some()).count()));
         self.abnormal.reset();
         for object in &all {
             let volume = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
@@ -141,6 +147,23 @@ mod tests {
         assert_eq!(refresh(vec![conflict.clone()], Some(node())), [("Conflict".to_owned(), 1.0)]);
         assert_eq!(refresh(vec![conflict], None), [("NodeGone".to_owned(), 1.0)]);
         assert_eq!(refresh(vec![], Some(node())), []);
+    }
+
+    #[test]
+    fn nodes_whose_agent_is_silent_are_counted() {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        let pool = |name: &str, status: &str| {
+            let mut pool = crate::operator::volume::sample::pool(name, [3, 2, 1]);
+            let conditions = vec![status_condition("Ready", status, "Told", "")];
+            pool.status.as_mut().expect("set").conditions = conditions;
+            pool
+        };
+        let pools = [pool("a", "True"), pool("b", "Unknown"), pool("c", "Unknown")];
+        let pools = crate::operator::store::Store::of(pools, |_, _| false);
+        metrics.refresh(&Stores { pools, ..Stores::default() });
+        assert_eq!(metrics.silent.get(), 2);
+        metrics.refresh(&Stores::default());
+        assert_eq!(metrics.silent.get(), 0);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
 //! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
-//! a Node (`kube_node`), which paths an agent looks at (`watched`), and whose CRDs the cluster has (`crd_definition`,
+//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), and whose CRDs the cluster has (`crd_definition`,
 //! `crd_owner`). So no folder imports from one that imports from it.
 
+pub(in crate::operator) mod agent_pod;
 pub(in crate::operator) mod bytes;
 mod client;
 mod condition;
@@ -28,6 +29,7 @@ pub mod lease;
 pub(in crate::operator) mod metrics;
 pub mod node;
 pub(in crate::operator) mod node_context;
+pub(in crate::operator) mod node_ready;
 mod object_key;
 pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;

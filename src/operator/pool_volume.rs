@@ -36,6 +36,8 @@ const STALE: SignedDuration = SignedDuration::from_mins(10);
 pub const HEALTHY: &str = "Healthy";
 /// Type of the condition, and reason, of a volume whose Node object was deleted.
 pub const NODE_GONE: &str = "NodeGone";
+/// Type of the condition of a volume whose agent does not answer.
+pub const AGENT_SILENT: &str = "AgentSilent";
 
 /// How far the agent has got with an object.
 pub fn phase(object: &PoolVolume) -> Phase {
@@ -285,7 +287,7 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
         VolumeMode::Filesystem => filesystem(object).and_then(|text| text.parse().ok()).map(VolumeUsage::Mount),
     };
     let condition = match node {
-        NodeObject::Exists => condition(status),
+        NodeObject::Exists => unhealthy(status),
         NodeObject::Deleted => {
             let words = format!("node {} does not exist any more", object.spec.node);
             Finding::new(HealthReason::NodeGone, words).into()
@@ -302,8 +304,8 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     })
 }
 
-/// An agent of an earlier version writes the worst of it only, as a condition.
-fn condition(status: &PoolVolumeStatus) -> Condition {
+/// What is wrong with a volume. An agent of an earlier version writes the worst of it only, as a condition.
+pub fn unhealthy(status: &PoolVolumeStatus) -> Condition {
     let unhealthy =
         status.conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False");
     match unhealthy {

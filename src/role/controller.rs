@@ -22,7 +22,9 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, ReservePolicy, Stores},
+    controller::{
+        AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, ReservePolicy, Stores,
+    },
     lease,
 };
 
@@ -36,6 +38,8 @@ pub struct ControllerSettings {
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
+    /// Finds the pods of the agents in this namespace.
+    pub agent_pods: String,
     pub deleted_node_volumes: DeletedNodePolicy,
     pub reserve_marked: bool,
     pub sidecar: Option<Sidecar>,
@@ -131,6 +135,7 @@ impl ControllerRole {
             namespace,
             pod_name,
             lease,
+            agent_pods,
             deleted_node_volumes: gone,
             reserve_marked,
             discovery,
@@ -140,7 +145,8 @@ impl ControllerRole {
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
-            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), *gone, pod_name);
+            let agents = AgentPods { namespace: namespace.clone(), selector: agent_pods.clone() };
+            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), agents, *gone, pod_name);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
             let monitor = Monitor::new(client.clone(), stores.clone(), metrics.clone(), reserve.clone(), pod_name);

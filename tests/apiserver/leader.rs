@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
-use localpool::operator::controller::{DeletedNodePolicy, Leader, Metrics};
+use localpool::operator::controller::{AgentPods, DeletedNodePolicy, Leader, Metrics};
 use localpool::operator::volume::abandon;
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::{MIB, found_async};
@@ -41,9 +41,21 @@ pub fn lead(stage: &Stage, gone: DeletedNodePolicy) -> Work {
 
 /// A leader that removes sooner what nobody asks for any more.
 fn lead_with_retention(stage: &Stage, gone: DeletedNodePolicy, retention: SignedDuration) -> Work {
+    lead_with(stage, gone, "default", "app=no-agents", |leader| leader.with_retention(retention))
+}
+
+/// A leader for the agents whose pods have this label.
+pub fn lead_with(
+    stage: &Stage,
+    gone: DeletedNodePolicy,
+    namespace: &str,
+    selector: &str,
+    with: impl FnOnce(Leader) -> Leader,
+) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-    let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
-    Work { task: tokio::spawn(leader.with_retention(retention).run()), metrics }
+    let agents = AgentPods { namespace: namespace.to_owned(), selector: selector.to_owned() };
+    let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), agents, gone, "test");
+    Work { task: tokio::spawn(with(leader).run()), metrics }
 }
 
 pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
@@ -81,7 +93,7 @@ async fn told(api: &Api<LocalVolumeSet>, name: &str, kind: &str) -> String {
     .await
 }
 
-async fn events(client: &Client, namespace: &str, about: &ObjectReference) -> Vec<String> {
+pub async fn events(client: &Client, namespace: &str, about: &ObjectReference) -> Vec<String> {
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let all = api.list(&ListParams::default()).await.expect("events").items;
     let ours = all.into_iter().filter(|e| e.regarding.as_ref().and_then(|r| r.name.clone()) == about.name);
@@ -95,7 +107,7 @@ async fn events(client: &Client, namespace: &str, about: &ObjectReference) -> Ve
     reasons
 }
 
-fn about(name: &str) -> ObjectReference {
+pub fn about(name: &str) -> ObjectReference {
     ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
 }
 

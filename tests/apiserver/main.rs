@@ -23,6 +23,7 @@ mod restored;
 mod role;
 mod server;
 mod set_status;
+mod silent;
 mod sim;
 mod tap;
 mod tries;

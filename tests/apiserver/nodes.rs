@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
+use crate::leader::until;
 use crate::sim::SimNode;
 
 /// A set for the nodes of one test, of a class of its own.
@@ -356,13 +357,12 @@ async fn a_cordoned_node_takes_no_new_volume_and_keeps_what_it_has() {
     let pools: Api<DevicePool> = Api::all(cluster.client.clone());
     let cordon = |cordon: bool| Patch::Merge(json!({"spec": {"cordon": cordon}}));
     pools.patch(&name, &PatchParams::default(), &cordon(true)).await.expect("cordoned");
-    let reason = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.conditions).any(|c| c.reason == "Cordoned");
-    stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| reason(&pool))).await;
-    let refused = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect_err("cordoned");
+    // The agent sees it a little later.
+    let make_small = async || make(&stage, &label, &unique("pvc"), on(&name), 1).await;
+    let refused = until("a refusal", async || make_small().await.err()).await;
     assert!(matches!(&refused, Error::Exhausted(words) if words.contains("cordon")), "{refused:?}");
     assert!(node.pool().usable(kept.id).is_ok());
     pools.patch(&name, &PatchParams::default(), &cordon(false)).await.expect("uncordoned");
-    stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| !reason(&pool))).await;
-    make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("open again");
+    until("it is open again", async || make_small().await.ok()).await;
     node.kill().await;
 }

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{self, DevicePool, SCHEMA_ANNOTATION, set_crd};
+use localpool::operator::controller::DeletedNodePolicy;
 use localpool::operator::crds::{self, Ownership};
 use localpool::volume::{Error, VolumeId, Volumes as _, WantedUsage};
 use localpool_testing::MIB;
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
-use crate::leader::until;
+use crate::leader::{lead, until};
 use crate::nodes::{offers, set};
 use crate::sim::SimNode;
 
@@ -55,10 +57,13 @@ async fn work(stage: Arc<Stage>, done: Arc<AtomicUsize>) {
     }
 }
 
-async fn condition(client: &Client, kind: &str) -> Option<(String, String)> {
+async fn conditions(client: &Client) -> Option<Vec<Condition>> {
     let pools: Api<DevicePool> = Api::all(client.clone());
-    let conditions = pools.get(NODE).await.ok()?.status?.conditions;
-    conditions.into_iter().find(|one| one.type_ == kind).map(|one| (one.status, one.reason))
+    Some(pools.get(NODE).await.ok()?.status?.conditions)
+}
+
+async fn condition(client: &Client, kind: &str) -> Option<(String, String)> {
+    conditions(client).await?.into_iter().find(|one| one.type_ == kind).map(|one| (one.status, one.reason))
 }
 
 async fn has_seen(client: &Client, set: &str) -> bool {
@@ -76,13 +81,17 @@ async fn volumes_are_made_all_the_time_while_crds_of_a_later_version_come_and_go
     let mut node = SimNode::start(&stage, NODE, NODE, 256).await;
     set(client, NODE).await;
     offers(&stage, NODE, 128).await;
+    let leader = lead(&stage, DeletedNodePolicy::Keep);
+    until("the leader says that the agent answers", async || condition(client, "Ready").await).await;
+    drop(leader);
     let done = Arc::new(AtomicUsize::default());
     let working = tokio::spawn(work(Arc::clone(&stage), Arc::clone(&done)));
     let watched = client.clone();
     let watching = tokio::spawn(async move {
         loop {
-            if let Some((ready, reason)) = condition(&watched, "Ready").await {
-                assert_eq!(ready, "True", "the pool gives nothing: {reason}");
+            if let Some(conditions) = conditions(&watched).await {
+                let ready = conditions.into_iter().find(|one| one.type_ == "Ready").map(|one| (one.status, one.reason));
+                assert_eq!(ready.as_ref().map(|ready| ready.0.as_str()), Some("True"), "{ready:?}");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

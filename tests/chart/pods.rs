@@ -130,6 +130,22 @@ fn discovery_sees_what_the_agent_sees_and_can_write_to_none_of_it() {
 }
 
 #[test]
+fn the_controller_finds_the_agents_by_the_labels_that_their_pods_have() {
+    let Some(helm) = helm::one() else { return };
+    for file in helm::files_of_values() {
+        let objects = helm.objects(&["--values", &file, "--set", "nameOverride=disks"]);
+        let of = |kind: &str| of_kind(&objects, kind)[0]["spec"].clone();
+        let controller = &of("Deployment")["template"]["spec"]["initContainers"][0];
+        let args = list(controller, "args").into_iter().filter_map(|arg| arg.as_str().map(str::to_owned));
+        let selector = args.filter_map(|arg| arg.strip_prefix("--agent-pods=").map(str::to_owned)).next().unwrap();
+        let agents = of("DaemonSet")["selector"]["matchLabels"].as_object().unwrap().clone();
+        let pair = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap());
+        let wanted: BTreeSet<String> = agents.iter().map(pair).collect();
+        assert_eq!(selector.split(',').map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+    }
+}
+
+#[test]
 fn only_the_agent_is_privileged_and_all_others_are_confined() {
     let Some(helm) = helm::one() else { return };
     for file in helm::files_of_values() {

@@ -1,7 +1,8 @@
 //! DevicePool: the disks of one node, what they can offer, and why others were not taken.
 //!
-//! The user writes the spec, but for the list of PersistentVolumes, which the controller writes; the node's agent writes
-//! the status, and only on a change.
+//! The user writes the spec, but for the list of PersistentVolumes, which the controller writes. The node's agent writes
+//! the status, and only on a change; the controller writes one of its conditions, [`READY`], because an agent cannot say
+//! that it is silent.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -11,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::health::HealthEntry;
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName, SetName};
+
+/// Type of the condition that says whether the node's agent answers.
+pub const READY: &str = "Ready";
 
 /// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,7 +31,10 @@ use crate::device::{DiskId, NodeName, SetName};
     doc = "The disks that localpool has claimed on one node, and the space that they offer. Its name is the name of \
            the node.",
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Since","type":"date","jsonPath":".status.conditions[?(@.type==\"Ready\")].lastTransitionTime"}"#,
     printcolumn = r#"{"name":"Disks","type":"integer","jsonPath":".status.diskCount"}"#,
+    printcolumn = r#"{"name":"Missing","type":"integer","jsonPath":".status.missingDisks"}"#,
+    printcolumn = r#"{"name":"Unhealthy","type":"integer","jsonPath":".status.unhealthyDisks"}"#,
     printcolumn = r#"{"name":"Volumes","type":"integer","jsonPath":".status.volumeCount"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.size"}"#,
     printcolumn = r#"{"name":"Free","type":"string","jsonPath":".status.free"}"#,
@@ -81,6 +88,12 @@ pub struct WatchedVolumeStatus {
 pub struct DevicePoolStatus {
     #[serde(default)]
     pub disk_count: i64,
+    /// How many of them the node does not have now.
+    #[serde(default)]
+    pub missing_disks: i64,
+    /// How many of the others are not healthy.
+    #[serde(default)]
+    pub unhealthy_disks: i64,
     #[serde(default)]
     pub volume_count: i64,
     #[serde(default)]
@@ -98,7 +111,9 @@ pub struct DevicePoolStatus {
     /// The PersistentVolumes of the spec that were looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub persistent_volumes: Vec<WatchedVolumeStatus>,
+    /// Each belongs to the one who wrote it.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

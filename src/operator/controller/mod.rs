@@ -6,6 +6,7 @@
 
 use kube::Client;
 
+pub use crate::operator::agent_pod::AgentPods;
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
 pub use crate::operator::leader::{DeletedNodePolicy, Leader};
 pub use crate::operator::metrics::Metrics;

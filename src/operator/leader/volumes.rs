@@ -1,9 +1,12 @@
-//! What the leader does with volumes without a node or without a claim.
+//! What the leader does with volumes without a node, without an agent that answers, or without a claim.
 //!
-//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, and marks or gives up those of a deleted
-//! node.
+//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, marks those whose node is deleted or silent,
+//! and gives up those of a deleted node if that is wanted.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
@@ -11,12 +14,14 @@ use serde_json::json;
 
 use super::Leader;
 use crate::api::crd::PoolVolume;
+use crate::device::NodeName;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
-use crate::operator::pool_volume::NodeObject;
+use crate::operator::pool::agent_life::silence;
+use crate::operator::volume::leftover;
+use crate::operator::volume::node_marks::{self, MarkAction, Marked, NodeLife};
 use crate::operator::volume::objects::Write;
-use crate::operator::volume::{deleted_node, leftover};
 
 impl Leader {
     /// Returns whether everything was done, and when the next object becomes a leftover.
@@ -24,6 +29,9 @@ impl Leader {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
         let now = Timestamp::now();
+        let pools = self.stores.pools.all();
+        let silences: BTreeMap<NodeName, &Condition> =
+            pools.iter().filter_map(|pool| Some((pool.node(), silence(pool)?))).collect();
         for volume in self.stores.volumes.all() {
             match leftover::due(&volume, self.retention) {
                 Some(due) if due <= now => {
@@ -33,17 +41,21 @@ impl Leader {
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
                 None => {}
             }
-            let node = NodeObject::of(self.stores.nodes.get(&volume.spec.node));
-            let Some(act) = deleted_node::decide(&volume, node, self.gone) else { continue };
-            // A watch may be behind, so ask the API server itself whether a node is gone.
-            let result = match node == NodeObject::Exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
-                true => self.act(&volume, act).await,
-                false => continue,
+            let node = match (self.stores.nodes.get(&volume.spec.node), silences.get(&volume.spec.node)) {
+                (None, _) => NodeLife::Deleted,
+                (Some(_), Some(ready)) => NodeLife::Silent(ready),
+                (Some(_), None) => NodeLife::Answers,
             };
+            let Some(act) = node_marks::decide(&volume, node, self.gone) else { continue };
+            // A watch may be behind, so ask the API server itself whether a node is gone.
+            if matches!(node, NodeLife::Deleted) && self.exists(&volume.spec.node).await.unwrap_or(true) {
+                continue;
+            }
+            let result = self.act(&volume, act).await;
             match result {
-                Ok(events) => {
+                Ok(event) => {
                     self.note("nodes", Ok(()));
-                    done &= self.publish_events(volume.object_ref(&()), "WatchNode", &events).await;
+                    done &= self.publish_events(volume.object_ref(&()), "WatchNode", event.as_slice()).await;
                 }
                 Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
             }
@@ -52,51 +64,35 @@ impl Leader {
     }
 
     /// Returns what has to be reported.
-    async fn act(
-        &self,
-        volume: &PoolVolume,
-        act: deleted_node::NodeGoneAction,
-    ) -> Result<Vec<EventNote>, OperatorError> {
-        let node = &volume.spec.node;
-        let warning =
-            |reason: &str, note: String| EventNote { type_: EventType::Warning, reason: reason.to_owned(), note };
-        let (conditions, events) = match act {
-            deleted_node::NodeGoneAction::Release => {
-                let held = match self.objects.delete(volume).await? {
-                    Write::Done(held) => held,
-                    Write::Changed => return Ok(Vec::new()),
-                };
-                if let Some(held) = held {
-                    self.objects.let_go(&held).await?;
-                }
-                let note = format!("node {node} was deleted, and its volume was given up; nothing was erased");
-                return Ok(vec![warning("NodeDeletedVolumeReleased", note)]);
-            }
-            deleted_node::NodeGoneAction::Mark(conditions) => {
-                let note = format!("node {node}, whose disk holds the volume, was deleted");
-                (conditions, vec![warning("NodeDeleted", note)])
-            }
-            deleted_node::NodeGoneAction::Clear(conditions) => {
-                let event = EventNote {
-                    type_: EventType::Normal,
-                    reason: "NodeBack".to_owned(),
-                    note: format!("node {node} is back"),
-                };
-                (conditions, vec![event])
-            }
+    async fn act(&self, volume: &PoolVolume, act: MarkAction) -> Result<Option<EventNote>, OperatorError> {
+        let Marked { conditions, health, event } = match act {
+            MarkAction::Release => return self.give_up(volume).await,
+            MarkAction::Write(marked) => marked,
         };
         let api: Api<PoolVolume> = Api::all(self.client.clone());
         let name = volume.name_any();
         let change = json!({
             "metadata": { "resourceVersion": volume.resource_version() },
-            "status": { "conditions": conditions },
+            "status": { "conditions": conditions, "health": health },
         });
         let what = format!("writing the status of PoolVolume {name}");
         match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
-            Ok(_) => Ok(events),
+            Ok(_) => Ok(event),
             // It changed: the watch starts another pass.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Vec::new()),
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+    async fn give_up(&self, volume: &PoolVolume) -> Result<Option<EventNote>, OperatorError> {
+        let held = match self.objects.delete(volume).await? {
+            Write::Done(held) => held,
+            Write::Changed => return Ok(None),
+        };
+        if let Some(held) = held {
+            self.objects.let_go(&held).await?;
+        }
+        let node = &volume.spec.node;
+        let note = format!("node {node} was deleted, and its volume was given up; nothing was erased");
+        Ok(Some(EventNote { type_: EventType::Warning, reason: "NodeDeletedVolumeReleased".to_owned(), note }))
     }
 }

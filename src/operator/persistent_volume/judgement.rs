@@ -42,7 +42,9 @@ pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet
     let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
         Reported::NotYet => (of_volume(), None),
         Reported::Entries(entries) => {
-            (entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect(), None)
+            // Of the node more is known here, and what is written in each volume may be late.
+            let reasons = entries.iter().map(|entry| HealthReason::from(entry.reason.clone()));
+            (reasons.filter(|reason| !of_node.contains(reason)).collect(), None)
         }
         Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
         Reported::Absent(Counts::In(wait)) => (of_volume(), Some(wait)),

@@ -18,7 +18,8 @@ use super::{unclaimed, watch_list};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::kube_node::NodeReadiness;
+use crate::operator::kube_node;
+use crate::operator::node_ready::{self, NodeReadiness};
 use crate::volume::VolumeId;
 
 /// What the controller knows of the cluster.
@@ -153,13 +154,12 @@ impl Planner {
     }
 
     fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Counts<NodeState> {
-        let readiness = node.map(NodeReadiness::of);
-        let state = match readiness {
+        let state = match node.map(node_ready::readiness) {
             None => NodeState::Gone,
-            Some(readiness) if readiness.is_ready => NodeState::Ready,
-            Some(_) => NodeState::NotReady,
+            Some(NodeReadiness::NotReady) => NodeState::NotReady,
+            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => NodeState::Ready,
         };
-        let since = readiness.and_then(|readiness| readiness.since);
+        let since = node.and_then(kube_node::ready_since);
         let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
         self.nodes.look(name, state, already, now.monotonic)
     }

@@ -12,7 +12,7 @@ use tokio::sync::watch as channel;
 
 use super::disk_status::disk_status;
 use crate::api::{
-    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
+    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched},
     quantity,
 };
 use crate::claim::{Rejection, Rule, SetOutcome};
@@ -165,23 +165,27 @@ fn status(
         .collect();
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
-    let (reason, message) = match config.cordoned {
-        true => ("Cordoned", "no new volumes here: spec.cordon is set"),
-        false => ("AgentReady", "the node's agent is running"),
-    };
+    let statuses: Vec<DiskStatus> =
+        disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect();
+    let count = |is_so: fn(&&DiskStatus) -> bool| signed(statuses.iter().filter(is_so).count());
     DevicePoolStatus {
         disk_count: signed(disks.len()),
+        missing_disks: count(|disk| disk.state == DiskState::Missing),
+        unhealthy_disks: count(|disk| disk.state != DiskState::Missing && !disk.health.is_empty()),
         volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
         largest: quantity::short(unsigned(largest)),
-        disks: disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect(),
+        disks: statuses,
         sets,
         persistent_volumes: watched::statuses(board, before),
-        conditions: vec![
-            condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), pass.volumes_unread.as_deref(), config, &before.conditions),
-        ],
+        // The controller writes the others: applying this one leaves them.
+        conditions: vec![claiming(
+            pool.journal().sound().err(),
+            pass.volumes_unread.as_deref(),
+            config,
+            &before.conditions,
+        )],
     }
 }
 

@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::unsigned;
+use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
@@ -40,10 +41,8 @@ pub fn rooms<'a>(
 }
 
 fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage: Option<WantedUsage>) -> Capacity {
-    let Some(status) = pool.status.as_ref().filter(|_| !pool.spec.cordon) else { return Capacity::default() };
-    if !status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
-        return Capacity::default();
-    }
+    let is_open = !pool.spec.cordon && silence(pool).is_none();
+    let Some(status) = pool.status.as_ref().filter(|_| is_open) else { return Capacity::default() };
     let offers: Vec<&SetOffer> = status.sets.iter().filter(|offer| selects(selector, offer)).collect();
     let given: Vec<Capacity> = offers.iter().map(|offer| given(offer, usage)).collect();
     let Capacity { available, largest, smallest } = total(&given);
@@ -171,21 +170,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_gives_what_its_pool_says_and_nothing_when_it_is_cordoned_or_not_ready() {
+    fn a_node_gives_what_its_pool_says_and_nothing_when_it_is_cordoned_or_silent() {
         let plain = pool("a", [10, 4, 1]);
         assert_eq!(capacities(std::slice::from_ref(&plain), &[])["a"], gib(10, 4, 1));
         let mut cordoned = plain.clone();
         cordoned.spec.cordon = true;
-        let mut down = plain.clone();
-        let conditions = vec![status_condition("Ready", "False", "Old", "")];
-        down.status.as_mut().expect("set").conditions = conditions;
-        let mut unheard = plain.clone();
-        unheard.status.as_mut().expect("set").conditions.clear();
-        let mut silent = plain.clone();
-        silent.status = None;
-        for nothing in [cordoned, down, unheard, silent] {
+        let with_ready = |status: &str| {
+            let mut pool = plain.clone();
+            let conditions = vec![status_condition("Ready", status, "Reason", "")];
+            pool.status.as_mut().expect("set").conditions = conditions;
+            pool
+        };
+        let mut unwritten = plain.clone();
+        unwritten.status = None;
+        for nothing in [cordoned, with_ready("Unknown"), with_ready("False"), unwritten] {
             assert_eq!(capacities(&[nothing], &[])["a"], Capacity::default());
         }
+        let mut unjudged = plain.clone();
+        unjudged.status.as_mut().expect("set").conditions.clear();
+        assert_eq!(capacities(&[unjudged], &[])["a"], gib(10, 4, 1), "its agent has just written it");
         let other = Selector { class: Some("slow".to_owned()), set: None };
         assert_eq!(rooms([&plain], [], &other, Some(WantedUsage::Block))["a"], Capacity::default());
         let set = |name: &str| Selector { class: Some("fast".to_owned()), set: Some(SetName::parse(name)) };

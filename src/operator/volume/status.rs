@@ -8,7 +8,8 @@ use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::{bytes::signed, condition::condition, health};
+use crate::operator::volume::marked_health::healths;
+use crate::operator::{bytes::signed, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
@@ -161,10 +162,11 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
-/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for two
-/// conditions of the leader: that the Node object is gone (`pool_volume::NODE_GONE`), as the agent of a deleted Node
-/// counts as gone too, and that no PersistentVolume names the volume (`UNCLAIMED`). If the agent lives on, for example until its pod is removed, each of the
-/// two would otherwise remove what the other has written, and write again, for ever.
+/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for conditions of
+/// the leader: the marks (`pool_volume::NODE_GONE`, `AGENT_SILENT`), which say that the Node object is gone, or that the
+/// agent does not answer, and that no PersistentVolume names the volume (`UNCLAIMED`). An agent that lives on while its
+/// Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and the leader
+/// would write it again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
@@ -175,13 +177,9 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 /// The health of a volume: the list, and the condition with the worst of it.
 fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let now = &now.after(&health::condition(&before.health));
-    let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
-    PoolVolumeStatus {
-        health: health::entries(&before.health, now),
-        conditions: vec![condition(&before.conditions, HEALTHY, now.is_healthy(), now.word(), message, None)],
-        ..PoolVolumeStatus::default()
-    }
+    let now = now.after(&health::condition(&before.health));
+    let (health, healthy) = healths(&before, &now, &before.conditions);
+    PoolVolumeStatus { health, conditions: vec![healthy], ..PoolVolumeStatus::default() }
 }
 
 #[cfg(test)]

@@ -23,10 +23,15 @@ fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
 
         let table = space.kubectl(&["get", "devicepools"]).await;
         let (head, line) = columns(&table, node);
-        assert_eq!(head, ["NAME", "READY", "DISKS", "VOLUMES", "SIZE", "FREE", "LARGEST", "CORDON", "AGE"]);
+        let wanted =
+            ["READY", "SINCE", "DISKS", "MISSING", "UNHEALTHY", "VOLUMES", "SIZE", "FREE", "LARGEST", "CORDON"];
+        assert_eq!(head, [&["NAME"][..], &wanted, &["AGE"]].concat());
         assert_eq!(line[1], "True", "{table}");
-        assert!(line[2].parse::<u64>().unwrap() > 0 && line[3].parse::<u64>().unwrap() > 0, "{table}");
-        assert!(line[4..7].iter().all(|size| size.ends_with("iB") || size.ends_with('i')), "sizes for people: {table}");
+        assert!(line[3].parse::<u64>().unwrap() > 0 && line[6].parse::<u64>().unwrap() > 0, "{table}");
+        assert!(
+            line[7..10].iter().all(|size| size.ends_with("iB") || size.ends_with('i')),
+            "sizes for people: {table}"
+        );
 
         let table = space.kubectl(&["get", "poolvolumes"]).await;
         let (head, line) = columns(&table, name(&volume));

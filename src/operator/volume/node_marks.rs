@@ -1,0 +1,213 @@
+//! What the controller says of a volume whose node is gone or silent: it is marked once, and given up if the
+//! administrator wants that for deleted nodes. Pure but for the clock of conditions.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::runtime::events::EventType;
+
+use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
+use crate::operator::condition::condition;
+use crate::operator::event::EventNote;
+use crate::operator::pool_volume::{AGENT_SILENT, HEALTHY, NODE_GONE, never_accepted};
+use crate::operator::volume::marked_health::{found, healths, is_mark};
+
+/// What happens to the objects of volumes whose Node object was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletedNodePolicy {
+    /// They stay, with a condition: the node may come back.
+    Keep,
+    /// They are given up; nothing is erased, as no agent is there to do it.
+    Release,
+}
+
+/// What is known of a volume's node.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeLife<'a> {
+    Answers,
+    /// With the condition Ready of its DevicePool.
+    Silent(&'a Condition),
+    Deleted,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum MarkAction {
+    Write(Marked),
+    Release,
+}
+
+/// What a marked volume's status says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Marked {
+    pub conditions: Vec<Condition>,
+    pub health: Vec<HealthEntry>,
+    /// That a node is silent is an Event of its DevicePool, and none of each volume.
+    pub event: Option<EventNote>,
+}
+
+pub fn decide(volume: &PoolVolume, node: NodeLife<'_>, gone: DeletedNodePolicy) -> Option<MarkAction> {
+    let unwritten = PoolVolumeStatus::default();
+    let status = volume.status.as_ref().unwrap_or(&unwritten);
+    let mark = match (node, gone) {
+        (NodeLife::Deleted, DeletedNodePolicy::Release) => return Some(MarkAction::Release),
+        // None of its data is on a disk.
+        (NodeLife::Deleted | NodeLife::Silent(_), _) if never_accepted(volume) => return None,
+        (NodeLife::Deleted, DeletedNodePolicy::Keep) => Some(node_gone(volume, &status.conditions)),
+        (NodeLife::Silent(ready), _) => Some(agent_silent(volume, ready)),
+        (NodeLife::Answers, _) => None,
+    };
+    let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_mark(condition)).collect();
+    if present.iter().map(|mark| word(mark)).eq(mark.iter().map(word)) {
+        return None;
+    }
+    let event = event(volume, present.iter().any(|mark| mark.type_ == NODE_GONE), mark.as_ref());
+    let is_of_others = |condition: &&Condition| !is_mark(condition) && condition.type_ != HEALTHY;
+    let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(mark).collect();
+    let (health, healthy) = healths(status, &found(status), &conditions);
+    conditions.insert(0, healthy);
+    Some(MarkAction::Write(Marked { conditions, health, event }))
+}
+
+/// What a mark says; if this is the same, it is not written again.
+fn word(mark: &Condition) -> (&str, &str, &str) {
+    (&mark.type_, &mark.status, &mark.reason)
+}
+
+fn node_gone(volume: &PoolVolume, before: &[Condition]) -> Condition {
+    let node = &volume.spec.node;
+    let message = format!(
+        "node {node} does not exist any more; its disk may still hold the data. Bring the node back, or give the volume \
+         up with `localpool volume abandon` in the controller's pod"
+    );
+    condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation)
+}
+
+fn agent_silent(volume: &PoolVolume, ready: &Condition) -> Condition {
+    Condition {
+        type_: AGENT_SILENT.to_owned(),
+        status: "True".to_owned(),
+        message: format!("node {}: {}", volume.spec.node, ready.message),
+        observed_generation: None,
+        ..ready.clone()
+    }
+}
+
+fn event(volume: &PoolVolume, was_gone: bool, mark: Option<&Condition>) -> Option<EventNote> {
+    let node = &volume.spec.node;
+    let (type_, reason, note) = match (was_gone, mark.is_some_and(|mark| mark.type_ == NODE_GONE)) {
+        (false, true) => {
+            (EventType::Warning, "NodeDeleted", format!("node {node}, whose disk holds the volume, was deleted"))
+        }
+        (true, false) => (EventType::Normal, "NodeBack", format!("node {node} is back")),
+        _ => return None,
+    };
+    Some(EventNote { type_, reason: reason.to_owned(), note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{in_phase, status_condition};
+    use super::*;
+    use crate::api::crd::Phase;
+    use crate::operator::volume::status;
+
+    const KEEP: DeletedNodePolicy = DeletedNodePolicy::Keep;
+
+    fn with(volume: &PoolVolume, conditions: Vec<Condition>) -> PoolVolume {
+        let mut volume = volume.clone();
+        volume.status.as_mut().expect("set").conditions = conditions;
+        volume
+    }
+
+    /// Writes what is decided, and returns the reason of the Event.
+    fn carry_out(volume: &mut PoolVolume, node: NodeLife<'_>) -> Option<Option<String>> {
+        let MarkAction::Write(marked) = decide(volume, node, KEEP)? else { panic!("it is kept") };
+        let status = volume.status.as_mut().expect("set");
+        (status.conditions, status.health) = (marked.conditions, marked.health);
+        assert_eq!(decide(volume, node, KEEP), None, "once");
+        Some(marked.event.map(|event| event.reason))
+    }
+
+    fn healthy(volume: &PoolVolume) -> (String, Vec<String>) {
+        let status = volume.status.as_ref().expect("set");
+        let healthy: Vec<_> = status.conditions.iter().filter(|condition| condition.type_ == HEALTHY).collect();
+        assert_eq!(healthy.len(), 1, "{status:?}");
+        (healthy[0].reason.clone(), status.health.iter().map(|entry| entry.reason.clone()).collect())
+    }
+
+    fn shows(worst: &str, all: &[&str]) -> (String, Vec<String>) {
+        (worst.to_owned(), all.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    fn silent(reason: &str) -> Condition {
+        status_condition("Ready", "Unknown", reason, "no answer")
+    }
+
+    #[test]
+    fn a_volume_of_a_deleted_node_is_marked_once_with_an_event_and_the_mark_goes_when_the_node_is_back() {
+        let other = status_condition("Other", "True", "Fine", "");
+        let mut volume = with(&in_phase(Phase::Ready), vec![other.clone()]);
+        assert_eq!(carry_out(&mut volume, NodeLife::Answers), None);
+        assert_eq!(carry_out(&mut volume, NodeLife::Deleted), Some(Some("NodeDeleted".to_owned())));
+        assert_eq!(healthy(&volume), shows("NodeGone", &["NodeGone"]));
+        assert!(volume.status.as_ref().expect("set").conditions.contains(&other), "what others say stays");
+        assert_eq!(carry_out(&mut volume, NodeLife::Answers), Some(Some("NodeBack".to_owned())));
+        assert_eq!(healthy(&volume), shows("Healthy", &[]));
+    }
+
+    #[test]
+    fn a_silent_agent_is_told_of_each_volume_since_when_it_is_silent_and_without_an_event() {
+        let mut volume = in_phase(Phase::Ready);
+        assert_eq!(carry_out(&mut volume, NodeLife::Silent(&silent("AgentSilent"))), Some(None));
+        assert_eq!(healthy(&volume), shows("AgentSilent", &["AgentSilent"]));
+        let entry = &volume.status.as_ref().expect("set").health[0];
+        let since = silent("AgentSilent").last_transition_time;
+        assert_eq!((entry.severity.as_str(), entry.since.as_ref()), ("Degraded", Some(&since)));
+        assert!(entry.message.contains("node n: no answer"), "{entry:?}");
+        assert_eq!(carry_out(&mut volume, NodeLife::Silent(&silent("NodeNotReady"))), Some(None));
+        assert_eq!(healthy(&volume), shows("NodeNotReady", &["NodeNotReady"]));
+        assert_eq!(carry_out(&mut volume, NodeLife::Deleted), Some(Some("NodeDeleted".to_owned())));
+        assert_eq!(healthy(&volume), shows("NodeGone", &["NodeGone"]));
+        assert_eq!(carry_out(&mut volume, NodeLife::Answers), Some(Some("NodeBack".to_owned())));
+        assert_eq!(healthy(&volume), shows("Healthy", &[]));
+    }
+
+    /// An agent may live on while its kubelet is dead. It writes what it finds, and the controller what it sees.
+    #[test]
+    fn what_the_agent_finds_and_what_the_controller_says_stand_together_whoever_writes_last() {
+        let ready = silent("AgentSilent");
+        let mut volume = in_phase(Phase::Ready);
+        let agent_writes = |volume: &mut PoolVolume| {
+            let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
+            let before = volume.status.replace(status);
+            volume.status != before
+        };
+        assert!(agent_writes(&mut volume));
+        assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));
+        assert_eq!(carry_out(&mut volume, NodeLife::Silent(&ready)), Some(None));
+        assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing", "AgentSilent"]));
+        assert!(!agent_writes(&mut volume), "it says the same");
+        assert_eq!(decide(&volume, NodeLife::Silent(&ready), KEEP), None, "and so does the controller");
+        assert_eq!(carry_out(&mut volume, NodeLife::Answers), Some(None));
+        assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));
+        assert!(!agent_writes(&mut volume), "it says the same");
+    }
+
+    #[test]
+    fn what_an_agent_of_an_earlier_version_said_without_a_list_stays() {
+        let worst = status_condition(HEALTHY, "False", "DiskMissing", "it is away");
+        let mut volume = with(&in_phase(Phase::Ready), vec![worst]);
+        assert_eq!(carry_out(&mut volume, NodeLife::Silent(&silent("AgentSilent"))), Some(None));
+        assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing", "AgentSilent"]));
+    }
+
+    #[test]
+    fn nothing_is_given_up_unless_the_administrator_said_so() {
+        const RELEASE: DeletedNodePolicy = DeletedNodePolicy::Release;
+        for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
+            let volume = in_phase(phase);
+            assert!(matches!(decide(&volume, NodeLife::Deleted, KEEP), Some(MarkAction::Write(_))), "{phase:?}");
+            assert_eq!(decide(&volume, NodeLife::Deleted, RELEASE), Some(MarkAction::Release), "{phase:?}");
+            assert_eq!(decide(&volume, NodeLife::Answers, RELEASE), None, "{phase:?}");
+        }
+        assert_eq!(decide(&in_phase(Phase::Pending), NodeLife::Deleted, KEEP), None, "a CreateVolume withdraws it");
+    }
+}

@@ -1,0 +1,171 @@
+//! Agents whose pods are not ready: what their DevicePools say, and who writes what.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use localpool::api::crd::{DevicePool, PoolVolume};
+use localpool::operator::controller::DeletedNodePolicy;
+use serde_json::json;
+
+use crate::agent::{Stage, on, unique};
+use crate::cluster;
+use crate::leader::{Work, about, events, lead_with, namespace, until};
+use crate::nodes::{make, offering};
+
+const LABEL: &str = "silent-test";
+
+/// The pod of a node's agent, as the DaemonSet makes it and kubelet reports it.
+struct AgentPod {
+    api: Api<Pod>,
+    name: String,
+}
+
+impl AgentPod {
+    async fn of(client: &Client, space: &str, node: &str) -> Self {
+        let (api, name) = (Api::namespaced(client.clone(), space), unique("agent"));
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), space);
+        // The first pod needs it.
+        let _ = accounts.create(&PostParams::default(), &serde_json::from_value(account).expect("ours")).await;
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": space, "labels": {"app": LABEL}},
+            "spec": {"nodeName": node, "automountServiceAccountToken": false,
+                     "containers": [{"name": "localpool", "image": "localpool"}]},
+        });
+        api.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a new pod");
+        Self { api, name }
+    }
+
+    async fn is_ready(&self, ready: &str, since: Timestamp) {
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since.to_string()});
+        let status = json!({"status": {"conditions": [condition]}});
+        let params = PatchParams::default();
+        self.api.patch_status(&self.name, &params, &Patch::Strategic(&status)).await.expect("it is there");
+    }
+
+    async fn gone(&self) {
+        self.api.delete(&self.name, &DeleteParams::default().grace_period(0)).await.expect("it was there");
+    }
+}
+
+fn lead_after(stage: &Stage, space: &str, seconds: i64) -> Work {
+    lead_with(stage, DeletedNodePolicy::Keep, space, &format!("app={LABEL}"), |leader| {
+        leader.silent_after(SignedDuration::from_secs(seconds))
+    })
+}
+
+async fn pool(stage: &Stage, node: &str) -> DevicePool {
+    Api::<DevicePool>::all(stage.client.clone()).get(node).await.expect("it is there")
+}
+
+fn told(pool: &DevicePool, kind: &str) -> Option<Condition> {
+    pool.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind).cloned()
+}
+
+/// Waits until Ready is so, and returns since when.
+async fn ready_is(stage: &Stage, node: &str, status: &str, reason: &str) -> Timestamp {
+    until(&format!("Ready is {status} {reason}"), async || {
+        let ready = told(&pool(stage, node).await, "Ready")?;
+        (ready.status == status && ready.reason == reason).then_some(ready.last_transition_time.0)
+    })
+    .await
+}
+
+/// The reason of the condition Healthy, and all reasons of the list.
+fn healths(volume: &PoolVolume) -> Vec<String> {
+    let Some(status) = &volume.status else { return Vec::new() };
+    let healthy = status.conditions.iter().filter(|condition| condition.type_ == "Healthy");
+    let healthy = healthy.map(|condition| condition.reason.clone());
+    healthy.chain(status.health.iter().map(|entry| entry.reason.clone())).collect()
+}
+
+async fn node_is_ready(stage: &Stage, node: &str, ready: &str) {
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    nodes.patch_status(node, &PatchParams::default(), &Patch::Strategic(&status)).await.expect("it is there");
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(Timestamp::now().as_second()).expect("a time")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leader_leave_each_others_conditions() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut sim) = offering(&cluster.client, 512).await;
+    let node = sim.name.clone();
+    let space = namespace(&cluster.client).await;
+    let pod = AgentPod::of(&cluster.client, &space, &node).await;
+    let began = now();
+    pod.is_ready("True", began).await;
+    let work = lead_after(&stage, &space, 3);
+    assert_eq!(ready_is(&stage, &node, "True", "AgentReady").await, began);
+    assert!(told(&pool(&stage, &node).await, "Claiming").is_some(), "the agent's condition stays");
+    let id = make(&stage, &label, &unique("pvc"), on(&node), 100).await.expect("there is room").id;
+    stage.see(id, "healthy", |object| healths(object) == ["Healthy"]).await;
+
+    // A restart that is shorter than the grace is not told.
+    pod.is_ready("False", now()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    pod.is_ready("True", now()).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(ready_is(&stage, &node, "True", "AgentReady").await, began);
+
+    let silent = now();
+    pod.is_ready("False", silent).await;
+    assert_eq!(ready_is(&stage, &node, "Unknown", "AgentSilent").await, silent);
+    until("an Event", async || {
+        (events(&stage.client, "default", &about(&node)).await == ["AgentSilent x1"]).then_some(())
+    })
+    .await;
+    stage.see(id, "on a silent node", |object| healths(object) == ["AgentSilent", "AgentSilent"]).await;
+    // kubelet is dead and the agent is not: it writes what it sees, and neither of the two writes for the other.
+    sim.host.unplug("fake0").expect("it was there");
+    sim.pool().nudge();
+    let seen = until("the agent tells of its disk", async || {
+        let pool = pool(&stage, &node).await;
+        (pool.status.as_ref()?.missing_disks == 1).then_some(pool)
+    })
+    .await;
+    assert_eq!(told(&seen, "Ready").map(|ready| ready.status).as_deref(), Some("Unknown"));
+    let both = ["DiskMissing", "DiskMissing", "AgentSilent"];
+    let volume = stage.see(id, "on a missing disk of a silent node", |object| healths(object) == both).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let unchanged = async |who: &str| {
+        assert_eq!(pool(&stage, &node).await.resource_version(), seen.resource_version(), "{who} wrote");
+        let now = stage.objects.get(&id.to_string()).await.expect("it is there");
+        assert_eq!(now.resource_version(), volume.resource_version(), "{who} wrote {now:?}");
+    };
+    unchanged("somebody").await;
+
+    // Another leader takes over, and a pod that is not ready takes the place of the first one: nothing is new.
+    drop(work);
+    pod.gone().await;
+    let pod = AgentPod::of(&cluster.client, &space, &node).await;
+    let _work = lead_after(&stage, &space, 3);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    unchanged("the next leader").await;
+    node_is_ready(&stage, &node, "False").await;
+    assert_eq!(ready_is(&stage, &node, "Unknown", "NodeNotReady").await, silent);
+    let both = ["DiskMissing", "DiskMissing", "NodeNotReady"];
+    stage.see(id, "on a node that is not ready", |object| healths(object) == both).await;
+    node_is_ready(&stage, &node, "True").await;
+    let back = now();
+    pod.is_ready("True", back).await;
+    assert_eq!(ready_is(&stage, &node, "True", "AgentReady").await, back);
+    stage.see(id, "on a missing disk", |object| healths(object) == ["DiskMissing", "DiskMissing"]).await;
+    until("another Event", async || {
+        (events(&stage.client, "default", &about(&node)).await == ["AgentBack x1", "AgentSilent x1"]).then_some(())
+    })
+    .await;
+
+    // The pod is gone: no time of it is known.
+    pod.gone().await;
+    ready_is(&stage, &node, "Unknown", "AgentSilent").await;
+    sim.kill().await;
+}
