@@ -1,5 +1,7 @@
 //! The statuses that an agent writes on a PoolVolume. Pure but for the time of a condition.
 
+use kube::runtime::events::EventType;
+
 use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
@@ -8,7 +10,7 @@ use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::{bytes::signed, condition::condition, health};
+use crate::operator::{bytes::signed, condition::condition, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
@@ -170,6 +172,17 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
     status.conditions.extend(before.iter().filter(|condition| condition.type_ != HEALTHY).cloned());
     status
+}
+
+/// What is new in the health of a volume.
+pub fn news(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
+    let health = |object: &PoolVolume| object.status.as_ref().map(|status| status.health.clone()).unwrap_or_default();
+    let recovered = EventNote {
+        type_: EventType::Normal,
+        reason: "VolumeRecovered".to_owned(),
+        note: format!("nothing is wrong with volume {} any more", now.spec.volume_name),
+    };
+    health::news(&health(before), &health(now), recovered)
 }
 
 /// The health of a volume: the list, and the condition with the worst of it.
