@@ -17,5 +17,5 @@ mod reason;
 pub use board::{Board, Look};
 pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
-pub use observed::{DiskCounters, DiskObservation, VolumeObservation};
+pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};

@@ -143,6 +143,9 @@ pub trait Mounts: Send + Sync {
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
     fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError>;
 
+    /// How the device at a node is; `None`: it is gone. Opens no device.
+    fn device_limits(&self, node: &Path) -> Option<DeviceLimits>;
+
     /// Bytes and inodes of the filesystem at `path`.
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
@@ -150,6 +153,15 @@ pub trait Mounts: Send + Sync {
     /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
     /// has [`Timeouts`](super::timeout::Timeouts) for each device.
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError>;
+}
+
+/// How the kernel has a disk or a partition now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Bytes.
+    pub size: u64,
+    /// By its own flag or that of its disk.
+    pub is_read_only: bool,
 }
 
 /// What a volume is mounted on.
