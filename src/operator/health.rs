@@ -40,17 +40,17 @@ pub fn condition(entries: &[HealthEntry]) -> Condition {
 }
 
 /// An Event for each reason that is new, and one if nothing is wrong any more. One that keeps its reason and has another
-/// sentence is no news.
-pub fn news(before: &[HealthEntry], now: &[HealthEntry], recovered: EventNote) -> Vec<EventNote> {
+/// sentence is none.
+pub fn events(before: &[HealthEntry], now: &[HealthEntry], recovered: EventNote) -> Vec<EventNote> {
     let is_new = |entry: &&HealthEntry| before.iter().all(|known| known.reason != entry.reason);
     let warning = |entry: &HealthEntry| EventNote {
         type_: EventType::Warning,
         reason: entry.reason.clone(),
         note: entry.message.clone(),
     };
-    let mut news: Vec<EventNote> = now.iter().filter(is_new).map(warning).collect();
-    news.extend((now.is_empty() && !before.is_empty()).then_some(recovered));
-    news
+    let mut events: Vec<EventNote> = now.iter().filter(is_new).map(warning).collect();
+    events.extend((now.is_empty() && !before.is_empty()).then_some(recovered));
+    events
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_news_when_it_comes_and_health_when_the_last_reason_goes() {
+    fn a_reason_is_an_event_when_it_comes_and_so_is_health_when_the_last_reason_goes() {
         let entry = |reason: &str, message: &str| HealthEntry {
             reason: reason.to_owned(),
             severity: "Degraded".to_owned(),
@@ -68,8 +68,8 @@ mod tests {
         let (hot, worn) = (entry("DiskTemperature", "hot"), entry("DiskWornOut", "worn"));
         let recovered = EventNote { type_: EventType::Normal, reason: "Recovered".to_owned(), note: "well".to_owned() };
         let words = |before: &[HealthEntry], now: &[HealthEntry]| -> Vec<String> {
-            let news = news(before, now, recovered.clone());
-            news.iter().map(|news| format!("{:?} {} {}", news.type_, news.reason, news.note)).collect()
+            let events = events(before, now, recovered.clone());
+            events.iter().map(|event| format!("{:?} {} {}", event.type_, event.reason, event.note)).collect()
         };
         assert_eq!(words(&[], &[]), [] as [String; 0]);
         assert_eq!(words(&[], std::slice::from_ref(&hot)), ["Warning DiskTemperature hot"]);

@@ -20,22 +20,21 @@ async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
     let api: Api<Event> = Api::namespaced(stage.client.clone(), "default");
     let all = api.list(&ListParams::default()).await.expect("events").items;
     let is_about = |event: &Event| event.regarding.as_ref().and_then(|about| about.uid.as_deref()) == Some(uid);
-    let told = |event: Event| {
+    let pair = |event: Event| {
         let count = event.series.map_or(1, |series| series.count);
         (format!("{} x{count}", event.reason.unwrap_or_default()), event.note.unwrap_or_default())
     };
-    let mut all: Vec<(String, String)> = all.into_iter().filter(is_about).map(told).collect();
+    let mut all: Vec<(String, String)> = all.into_iter().filter(is_about).map(pair).collect();
     all.sort();
     all
 }
 
 async fn expect(stage: &Stage, uid: &str, reasons: &[&str]) -> Vec<(String, String)> {
     let look = async || {
-        let told = events(stage, uid).await;
-        if told.iter().map(|(reason, _)| reason.as_str()).eq(reasons.iter().copied()) { Ok(told) } else { Err(told) }
+        let found = events(stage, uid).await;
+        if found.iter().map(|(reason, _)| reason.as_str()).eq(reasons.iter().copied()) { Ok(found) } else { Err(found) }
     };
-    let found = found_async(PATIENCE, AGAIN, look).await;
-    found.unwrap_or_else(|told| panic!("{told:?}, not {reasons:?}"))
+    found_async(PATIENCE, AGAIN, look).await.unwrap_or_else(|found| panic!("{found:?}, not {reasons:?}"))
 }
 
 fn reasons_of(object: &PoolVolume) -> Vec<&str> {
@@ -56,24 +55,24 @@ async fn a_disk_that_dies_and_returns_is_an_event_of_its_pool_and_of_the_claim_o
     persistent.patch(&pvc, &PatchParams::default(), &Patch::Merge(&bound)).await.expect("it is there");
     let disk = node.pool().usable(id).expect("usable").disk;
     let pool = stage.caches.pools.get(&name).expect("it offers").uid().expect("it is stored");
-    let told = expect(&stage, &pool, &["DiskClaimed x1"]).await;
-    assert!(told[0].1.contains(disk.as_str()) && told[0].1.contains("/dev/fake0"), "{told:?}");
+    let found = expect(&stage, &pool, &["DiskClaimed x1"]).await;
+    assert!(found[0].1.contains(disk.as_str()) && found[0].1.contains("/dev/fake0"), "{found:?}");
     assert_eq!(events(&stage, &claim).await, []);
 
     let platter = node.host.unplug("fake0").expect("it was there");
     node.pool().nudge();
     object(&stage, id, |object| reasons_of(object) == ["DiskMissing"]).await;
     expect(&stage, &pool, &["DiskClaimed x1", "DiskMissing x1"]).await;
-    let told = expect(&stage, &claim, &["DiskMissing x1"]).await;
-    assert!(told[0].1.contains(disk.as_str()), "{told:?}");
+    let found = expect(&stage, &claim, &["DiskMissing x1"]).await;
+    assert!(found[0].1.contains(disk.as_str()), "{found:?}");
 
     node.kill().await;
     node.run(&cluster.client);
     node.host.plug("fake0", &format!("SERIAL-{name}"), platter.clone());
     node.pool().nudge();
     expect(&stage, &claim, &["DiskMissing x1", "VolumeRecovered x1"]).await;
-    let told = expect(&stage, &pool, &["DiskClaimed x1", "DiskMissing x1", "DiskReturned x1"]).await;
-    assert!(told[2].1.ends_with("is back"), "{told:?}");
+    let found = expect(&stage, &pool, &["DiskClaimed x1", "DiskMissing x1", "DiskReturned x1"]).await;
+    assert!(found[2].1.ends_with("is back"), "{found:?}");
 
     // One that comes and goes costs no new objects.
     node.host.unplug("fake0").expect("it was there");
@@ -91,10 +90,10 @@ async fn a_disk_that_dies_and_returns_is_an_event_of_its_pool_and_of_the_claim_o
         }
     };
     tokio::time::timeout(PATIENCE, deleted).await.expect("deleted");
-    let erased = |told: &[(String, String)]| told.iter().filter(|(reason, _)| reason == "VolumeErased x1").count();
+    let erased = |found: &[(String, String)]| found.iter().filter(|(reason, _)| reason == "VolumeErased x1").count();
     let look = async || {
-        let told = events(&stage, &pool).await;
-        if erased(&told) == 1 { Ok(()) } else { Err(told) }
+        let found = events(&stage, &pool).await;
+        if erased(&found) == 1 { Ok(()) } else { Err(found) }
     };
     found_async(PATIENCE, AGAIN, look).await.expect("it is erased");
     node.kill().await;

@@ -70,7 +70,7 @@ async fn loop_what_somebody_unmounts_is_in_the_health_of_the_volume_until_it_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn loop_what_happens_to_the_device_of_a_raw_block_volume_is_in_its_health_until_it_is_mended() {
+async fn loop_what_happens_to_the_device_of_a_block_volume_is_in_its_health_until_it_is_mended() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool-1", 128 * MIB);
     let (_driver, mut client): (Driver, Client) =

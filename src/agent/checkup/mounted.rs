@@ -16,7 +16,7 @@ pub struct PlacedVolume {
     pub id: VolumeId,
     pub places: VolumePlaces,
     node: PathBuf,
-    /// Of its filesystem; none for a raw block volume.
+    /// Of its filesystem; none for a block volume.
     mounts: Vec<Mount>,
 }
 

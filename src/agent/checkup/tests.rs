@@ -147,7 +147,7 @@ fn mounted(node: &Node) -> VolumeView {
     view
 }
 
-/// A raw block volume, published at `/target` for kubelet.
+/// A block volume, published at `/target` for kubelet.
 fn bound(node: &Node) -> VolumeView {
     let view = made(node, WantedUsage::Block);
     node.host.mounts().bind(&view.node, "/target".as_ref(), TargetAccess::ReadWrite).expect("bound");
@@ -313,7 +313,7 @@ fn a_question_that_fails_once_takes_nothing_back_that_the_disk_reported_before()
 }
 
 #[test]
-fn a_raw_block_volume_that_is_unmounted_covered_shrunk_or_read_only_is_seen_and_is_well_again() {
+fn a_block_volume_that_is_unmounted_covered_shrunk_or_read_only_is_seen_and_is_well_again() {
     let mut node = node();
     let view = bound(&node);
     let (host, target) = (Arc::clone(&node.host), std::path::Path::new("/target"));
@@ -339,7 +339,7 @@ fn a_raw_block_volume_that_is_unmounted_covered_shrunk_or_read_only_is_seen_and_
 }
 
 #[test]
-fn a_raw_block_volume_that_is_published_read_only_is_well_on_a_read_only_device() {
+fn a_block_volume_that_is_published_read_only_is_well_on_a_read_only_device() {
     let mut node = node();
     let view = made(&node, WantedUsage::Block);
     node.host.mounts().set_access(&view.node, TargetAccess::ReadOnly).expect("set");

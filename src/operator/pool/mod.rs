@@ -1,9 +1,9 @@
 //! DevicePools: what each node has.
 //!
 //! Takes in what a pass saw and what is in the pool; gives out the status (`report`, and `disk_status` for one disk),
-//! Events about what is new in it (`disk_news`), and which pools of deleted nodes are deleted.
+//! Events about what is new in it (`disk_events`), and which pools of deleted nodes are deleted.
 
 pub(in crate::operator) mod deleted_node;
-mod disk_news;
+mod disk_events;
 mod disk_status;
 pub(in crate::operator) mod report;

@@ -12,7 +12,7 @@ use kube::{Api, Resource as _};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
-use super::disk_news::{DiskNews, ToldDisks};
+use super::disk_events::{DiskEvent, ReportedDisks};
 use super::disk_status::disk_status;
 use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
@@ -89,7 +89,7 @@ struct PoolReport {
     status: Option<DevicePoolStatus>,
     /// The object that has it, for its Events.
     object: ObjectReference,
-    told: Option<ToldDisks>,
+    reported: Option<ReportedDisks>,
 }
 
 impl PoolReport {
@@ -109,8 +109,8 @@ impl PoolReport {
             (None, true) => read(operator).await,
             (None, false) => Some(DevicePoolStatus::default()),
         };
-        let told = before.as_ref().map(|before| before.disks.clone());
-        let told = self.told.get_or_insert_with(|| ToldDisks::after(told));
+        let disks = before.as_ref().map(|before| before.disks.clone());
+        let reported = self.reported.get_or_insert_with(|| ReportedDisks::after(disks));
         let (pool, board, wiped) = (Arc::clone(&operator.pool), operator.health.clone(), Arc::clone(&pass));
         let made = tokio::task::spawn_blocking(move || {
             let disks = pool.disk_views();
@@ -121,7 +121,7 @@ impl PoolReport {
         if self.status.as_ref() != Some(&status) {
             self.object = write(operator, &status).await?.object_ref(&());
         }
-        for DiskNews { disk, note } in told.take_in(&status.disks, erased, &wiped.wiped) {
+        for DiskEvent { disk, note } in reported.take_in(&status.disks, erased, &wiped.wiped) {
             // By which Events of several disks are kept apart.
             let field_path = Some(format!("status.disks{{{disk}}}"));
             let about = ObjectReference { field_path, ..self.object.clone() };

@@ -175,14 +175,14 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 }
 
 /// What is new in the health of a volume.
-pub fn news(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
+pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
     let health = |object: &PoolVolume| object.status.as_ref().map(|status| status.health.clone()).unwrap_or_default();
     let recovered = EventNote {
         type_: EventType::Normal,
         reason: "VolumeRecovered".to_owned(),
         note: format!("nothing is wrong with volume {} any more", now.spec.volume_name),
     };
-    health::news(&health(before), &health(now), recovered)
+    health::events(&health(before), &health(now), recovered)
 }
 
 /// The health of a volume: the list, and the condition with the worst of it.

@@ -160,8 +160,8 @@ impl VolumeReconcile {
         let written = self.api().replace_status(&name, &PostParams::default(), &next).await;
         let written = written.map_err(OperatorError::api(format!("writing the status of PoolVolume {name}")))?;
         self.known.learn(written.clone(), sent);
-        for news in status::news(object, &written) {
-            self.operator.events.put(EventSubject::Volume(Box::new(written.clone())), "Checkup", news);
+        for event in status::events(object, &written) {
+            self.operator.events.put(EventSubject::Volume(Box::new(written.clone())), "Checkup", event);
         }
         Ok(written)
     }

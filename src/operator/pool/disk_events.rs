@@ -1,4 +1,4 @@
-//! What is new about the disks of a pool from one status to the next: Events. Pure.
+//! Events about what is new on the disks of a pool from one status to the next. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::health::HealthReason;
 use crate::operator::event::EventNote;
 use crate::operator::health;
 
-/// News of a disk, by its id.
+/// An Event about a disk, by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskNews {
+pub struct DiskEvent {
     pub disk: String,
     pub note: EventNote,
 }
 
-/// What was said so far.
+/// What Events were queued about so far.
 #[derive(Debug, Default)]
-pub struct ToldDisks {
-    /// The disks of the last status. `None`: it is not known what an earlier agent has said.
+pub struct ReportedDisks {
+    /// The disks of the last status. `None`: they are not known.
     disks: Option<Vec<DiskStatus>>,
     /// Counters of this process.
     erased: BTreeMap<DiskId, u64>,
     wiped: u64,
 }
 
-impl ToldDisks {
-    /// What an earlier agent has said, where that is known.
+impl ReportedDisks {
+    /// After an earlier agent, whose last status has these disks, where that is known.
     pub fn after(disks: Option<Vec<DiskStatus>>) -> Self {
         Self { disks, ..Self::default() }
     }
@@ -40,38 +40,38 @@ impl ToldDisks {
         disks: &[DiskStatus],
         erased: BTreeMap<DiskId, u64>,
         wiped: &[WipedDisk],
-    ) -> Vec<DiskNews> {
+    ) -> Vec<DiskEvent> {
         let before = self.disks.replace(disks.to_vec());
-        let mut news: Vec<DiskNews> = Vec::new();
+        let mut events: Vec<DiskEvent> = Vec::new();
         for wiped in wiped.iter().filter(|wiped| wiped.number > self.wiped) {
             let note = format!("{}: {}", wiped.path.display(), wiped.words);
-            news.push(DiskNews { disk: wiped.path.display().to_string(), note: normal("DiskWiped", note) });
+            events.push(DiskEvent { disk: wiped.path.display().to_string(), note: normal("DiskWiped", note) });
         }
         self.wiped = wiped.iter().map(|wiped| wiped.number).max().unwrap_or(self.wiped);
         if let Some(before) = before {
-            news.extend(of_disks(&before, disks));
+            events.extend(of_disks(&before, disks));
         }
         for (disk, count) in &erased {
-            // One that counts less than before began anew.
+            // One that counts less than before started again.
             let known = self.erased.get(disk).filter(|known| **known <= *count);
             if let Some(more) = count.checked_sub(known.copied().unwrap_or(0)).filter(|more| *more > 0) {
                 let volumes = if more == 1 { "1 deleted volume" } else { &format!("{more} deleted volumes") };
                 let note = format!("the space of {volumes} on disk {disk} is erased");
-                news.push(DiskNews { disk: disk.to_string(), note: normal("VolumeErased", note) });
+                events.push(DiskEvent { disk: disk.to_string(), note: normal("VolumeErased", note) });
             }
         }
         self.erased = erased;
-        news
+        events
     }
 }
 
-fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskNews> {
-    let mut news = Vec::new();
+fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskEvent> {
+    let mut events = Vec::new();
     for disk in now {
-        let mut tell = |note| news.push(DiskNews { disk: disk.id.clone(), note });
+        let mut add = |note| events.push(DiskEvent { disk: disk.id.clone(), note });
         let known = before.iter().find(|known| known.id == disk.id);
         if known.is_none() {
-            tell(normal("DiskClaimed", format!("{} is a disk of set {} now", named(disk), disk.set)));
+            add(normal("DiskClaimed", format!("{} is a disk of set {} now", named(disk), disk.set)));
         }
         let was = known.map(|known| known.health.as_slice()).unwrap_or_default();
         let is_back = is_missing(was) && !is_missing(&disk.health);
@@ -80,17 +80,17 @@ fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskNews> {
             false => normal("DiskRecovered", format!("nothing is wrong with {} any more", named(disk))),
         };
         if is_back && !disk.health.is_empty() {
-            tell(well.clone());
+            add(well.clone());
         }
-        for note in health::news(was, &disk.health, well) {
-            tell(EventNote { note: about(disk, note.note), ..note });
+        for note in health::events(was, &disk.health, well) {
+            add(EventNote { note: about(disk, note.note), ..note });
         }
     }
     for gone in before.iter().filter(|known| now.iter().all(|disk| disk.id != known.id)) {
         let note = format!("{}, of set {}, does not belong to the pool any more", named(gone), gone.set);
-        news.push(DiskNews { disk: gone.id.clone(), note: normal("DiskReleased", note) });
+        events.push(DiskEvent { disk: gone.id.clone(), note: normal("DiskReleased", note) });
     }
-    news
+    events
 }
 
 fn is_missing(health: &[HealthEntry]) -> bool {
@@ -134,11 +134,11 @@ mod tests {
     }
 
     fn reasons(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<String> {
-        of_disks(before, now).into_iter().map(|news| news.note.reason).collect()
+        of_disks(before, now).into_iter().map(|event| event.note.reason).collect()
     }
 
     #[test]
-    fn a_disk_that_comes_goes_leaves_returns_fails_or_recovers_is_news_once() {
+    fn a_disk_that_comes_goes_leaves_returns_fails_or_recovers_is_one_event() {
         let none: [String; 0] = [];
         let (well, hot) = (disk("gpt-1", &[]), disk("gpt-1", &["DiskTemperature"]));
         let (gone, both) = (disk("gpt-1", &["DiskMissing"]), disk("gpt-1", &["DiskMissing", "DiskTemperature"]));
@@ -153,31 +153,31 @@ mod tests {
         assert_eq!(reasons(all(&gone), all(&hot)), ["DiskReturned", "DiskTemperature"]);
         assert_eq!(reasons(all(&gone), all(&well)), ["DiskReturned"]);
         assert_eq!(reasons(all(&gone), &[]), ["DiskReleased"]);
-        let news = of_disks(all(&well), all(&hot));
-        assert_eq!(news[0].note.note, "disk gpt-1 (/dev/sda): it has DiskTemperature");
+        let events = of_disks(all(&well), all(&hot));
+        assert_eq!(events[0].note.note, "disk gpt-1 (/dev/sda): it has DiskTemperature");
     }
 
     #[test]
-    fn an_agent_that_begins_says_only_what_changed_since_the_last_status_and_nothing_if_that_is_not_known() {
+    fn an_agent_that_begins_reports_only_what_changed_since_the_last_status_and_nothing_if_that_is_not_known() {
         let (well, hot) = (disk("gpt-1", &[]), disk("gpt-1", &["DiskTemperature"]));
         let all = std::slice::from_ref;
-        let mut told = ToldDisks::after(None);
-        assert_eq!(told.take_in(all(&hot), BTreeMap::new(), &[]), []);
-        assert_eq!(told.take_in(all(&well), BTreeMap::new(), &[])[0].note.reason, "DiskRecovered");
-        let mut told = ToldDisks::after(Some(vec![hot.clone()]));
-        assert_eq!(told.take_in(all(&hot), BTreeMap::new(), &[]), []);
-        let mut told = ToldDisks::after(Some(vec![hot]));
-        assert_eq!(told.take_in(all(&well), BTreeMap::new(), &[])[0].note.reason, "DiskRecovered");
+        let mut reported = ReportedDisks::after(None);
+        assert_eq!(reported.take_in(all(&hot), BTreeMap::new(), &[]), []);
+        assert_eq!(reported.take_in(all(&well), BTreeMap::new(), &[])[0].note.reason, "DiskRecovered");
+        let mut reported = ReportedDisks::after(Some(vec![hot.clone()]));
+        assert_eq!(reported.take_in(all(&hot), BTreeMap::new(), &[]), []);
+        let mut reported = ReportedDisks::after(Some(vec![hot]));
+        assert_eq!(reported.take_in(all(&well), BTreeMap::new(), &[])[0].note.reason, "DiskRecovered");
     }
 
     #[test]
-    fn what_was_wiped_and_erased_is_said_once_also_if_several_passes_went_by() {
-        let mut told = ToldDisks::default();
+    fn what_was_wiped_and_erased_is_one_event_also_if_several_passes_went_by() {
+        let mut reported = ReportedDisks::default();
         let wiped =
             |number: u64| WipedDisk { number, path: format!("/dev/sd{number}").into(), words: "wiped".to_owned() };
         let mut words = |erased: u64, all: &[WipedDisk]| -> Vec<String> {
             let erased = [(DiskId::named("gpt-1"), erased)].into();
-            told.take_in(&[], erased, all).into_iter().map(|news| news.note.note).collect()
+            reported.take_in(&[], erased, all).into_iter().map(|event| event.note.note).collect()
         };
         assert_eq!(words(0, &[]), [] as [String; 0]);
         assert_eq!(words(1, &[wiped(1)]), ["/dev/sd1: wiped", "the space of 1 deleted volume on disk gpt-1 is erased"]);
