@@ -11,7 +11,7 @@ use crate::health::HealthReason;
 use crate::operator::event::EventNote;
 use crate::operator::health;
 
-/// An Event about a disk, by its id.
+/// An Event about a disk, by its id, or by its path if it is not in the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskEvent {
     pub disk: String,
@@ -68,7 +68,7 @@ impl ReportedDisks {
 fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskEvent> {
     let mut events = Vec::new();
     for disk in now {
-        let mut add = |note| events.push(DiskEvent { disk: disk.id.clone(), note });
+        let mut add = |note| events.push(DiskEvent { disk: disk.id.to_string(), note });
         let known = before.iter().find(|known| known.id == disk.id);
         if known.is_none() {
             add(normal("DiskClaimed", format!("{} is a disk of set {} now", named(disk), disk.set)));
@@ -88,7 +88,7 @@ fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskEvent> {
     }
     for gone in before.iter().filter(|known| now.iter().all(|disk| disk.id != known.id)) {
         let note = format!("{}, of set {}, does not belong to the pool any more", named(gone), gone.set);
-        events.push(DiskEvent { disk: gone.id.clone(), note: normal("DiskReleased", note) });
+        events.push(DiskEvent { disk: gone.id.to_string(), note: normal("DiskReleased", note) });
     }
     events
 }
@@ -106,7 +106,7 @@ fn named(disk: &DiskStatus) -> String {
 
 /// A sentence that names the disk. Some do.
 fn about(disk: &DiskStatus, words: String) -> String {
-    if words.contains(&disk.id) { words } else { format!("{}: {words}", named(disk)) }
+    if words.contains(disk.id.as_str()) { words } else { format!("{}: {words}", named(disk)) }
 }
 
 fn normal(reason: &str, note: String) -> EventNote {
@@ -116,6 +116,7 @@ fn normal(reason: &str, note: String) -> EventNote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::crd::DiskState;
 
     fn disk(id: &str, reasons: &[&str]) -> DiskStatus {
         let entry = |reason: &&str| HealthEntry {
@@ -125,11 +126,18 @@ mod tests {
             since: None,
         };
         DiskStatus {
-            id: id.to_owned(),
+            id: DiskId::named(id),
             path: "/dev/sda".to_owned(),
             set: "d/s".to_owned(),
             health: reasons.iter().map(entry).collect(),
-            ..DiskStatus::default()
+            model: None,
+            layout: "Carved".to_owned(),
+            size: 1,
+            free: 1,
+            erasing: 0,
+            volumes: 0,
+            state: DiskState::Ready,
+            message: None,
         }
     }
 
