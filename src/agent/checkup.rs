@@ -156,15 +156,15 @@ impl Checkup {
         let now = self.host.monotonic();
         let mut observed = BTreeMap::new();
         for (disk, volumes) in mounted::by_disk(self.host.as_ref(), &views, &table, &expected) {
-            let mounts = volumes.clone();
+            let placed: Vec<_> = volumes.iter().map(|volume| (volume.id, volume.places.clone())).collect();
             let (host, answered) = (Arc::clone(&self.host), Arc::clone(answered));
             let question = move || mounted::observe(&host, volumes);
             if let Some(answer) = self.filesystems.ask(&disk, now, question, move || answered()) {
                 self.volumes.extend(answer.what);
             }
-            for (id, mounts) in mounts {
+            for (id, places) in placed {
                 let last = self.volumes.remove(&id).unwrap_or_default();
-                observed.insert(id, (last.now_at(mounted::targets(&mounts)), expected.remove(&id).unwrap_or_default()));
+                observed.insert(id, (last.now_at(places), expected.remove(&id).unwrap_or_default()));
             }
         }
         self.volumes = observed.iter().map(|(id, (observation, _))| (*id, observation.clone())).collect();

@@ -4,6 +4,7 @@
 //! it has.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::blank::Blanks;
@@ -11,6 +12,19 @@ use super::health::Healths;
 use crate::claim::Watchlist;
 use crate::device::{Discovery, Owner, REMEMBERED_FOR, Remembered, Snapshot};
 use crate::host::{Incarnation, KernelName};
+
+/// How many wiped disks are remembered for those who report them.
+const WIPED: usize = 16;
+
+/// A disk that was wiped by this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WipedDisk {
+    /// Counts them.
+    pub number: u64,
+    pub path: PathBuf,
+    /// By whose order, and what it held.
+    pub words: String,
+}
 
 pub(super) struct Memory {
     /// What was read of them.
@@ -21,6 +35,8 @@ pub(super) struct Memory {
     pub wipes: Watchlist,
     /// What was destroyed on disks that are blank since: reported until they are not blank any more.
     pub wiped: Remembered<String>,
+    /// The last ones, whatever became of them.
+    pub last_wiped: Vec<WipedDisk>,
     /// Disks whose claim will not be tried again until something happens to them.
     pub refused: Remembered<()>,
     /// What was found where zeros had to be.
@@ -36,6 +52,7 @@ impl Memory {
             watch: Watchlist::new(min_age),
             wipes: Watchlist::new(min_age),
             wiped: Remembered::default(),
+            last_wiped: Vec::new(),
             refused: Remembered::default(),
             blanks: Blanks::default(),
             healths: Healths::default(),
@@ -60,6 +77,13 @@ impl Memory {
         self.refused.all_changed();
         self.blanks.all_changed();
         self.healths.reports().all_changed();
+    }
+
+    pub fn was_wiped(&mut self, path: PathBuf, words: String) {
+        let number = self.last_wiped.last().map_or(1, |last| last.number + 1);
+        self.last_wiped.push(WipedDisk { number, path, words });
+        let too_many = self.last_wiped.len().saturating_sub(WIPED);
+        self.last_wiped.drain(..too_many);
     }
 
     /// What hung on devices that are gone keeps nobody waiting.

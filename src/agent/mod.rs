@@ -34,6 +34,7 @@ pub use self::admin::AdminError;
 pub use self::checkup::Checkup;
 pub use self::checkup_thread::CheckupHandle;
 pub use self::inventory::inventory;
+pub use self::memory::WipedDisk;
 pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::reports::Reports;

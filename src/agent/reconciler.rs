@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::decide;
 use super::errand::ErrandKey;
-use super::memory::Memory;
+use super::memory::{Memory, WipedDisk};
 use super::pass_state::PassState;
 use super::question::Question;
 use super::reports::Reports;
@@ -63,6 +63,8 @@ pub struct PassReport {
     pub outcomes: Vec<SetOutcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<KernelName>,
+    /// The last disks that were wiped since the process began: who reads only some of the reports misses none.
+    pub wiped: Vec<WipedDisk>,
     /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no
     /// member offers now, none offers.
     pub knows_all: bool,
@@ -80,6 +82,7 @@ impl PassReport {
             problems: BTreeMap::new(),
             outcomes: Vec::new(),
             claimed: Vec::new(),
+            wiped: Vec::new(),
             knows_all: false,
             volumes_unread: None,
             ripe_in: None,
@@ -184,7 +187,8 @@ impl Reconciler {
         let ripe_in = [self.next_ripe(&snapshot), again, self.wipe_in(&snapshot), stale].into_iter().flatten().min();
         let (PassState { problems, claimed, .. }, volumes_unread) = (pass, self.volumes_unread.clone());
         let knows_all = self.knows_sets && (had_read_volumes || volumes_unread.is_some());
-        Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, knows_all, volumes_unread })
+        let wiped = self.memory.last_wiped.clone();
+        Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, wiped, knows_all, volumes_unread })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.

@@ -47,6 +47,7 @@ impl Reconciler {
                 let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
                 self.memory.wiped.keep(&was.raw, snapshot.at, words.clone());
+                self.memory.was_wiped(was.raw.path.clone(), words.clone());
                 pass.problems.insert(wipe.name.clone(), words);
                 pass.wiped += 1;
             }

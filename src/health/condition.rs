@@ -36,11 +36,19 @@ impl Condition {
     }
 
     /// The same, and the volume is not mounted where it should be: seen before a look at all mounts sees it.
-    pub fn and_unmounted(mut self, target: &Path) -> Self {
-        if !self.findings.iter().any(|finding| finding.reason == HealthReason::NotMountPoint) {
-            let words =
-                format!("the volume is not mounted any more at {}", target.display().to_string().escape_debug());
-            self.findings.push(Finding::new(HealthReason::NotMountPoint, words));
+    pub fn and_unmounted(self, target: &Path) -> Self {
+        self.and_at(HealthReason::NotMountPoint, "the volume is not mounted any more", target)
+    }
+
+    /// The same, and something else is mounted where the volume should be.
+    pub fn and_covered(self, target: &Path) -> Self {
+        self.and_at(HealthReason::WrongDevice, "something else is mounted", target)
+    }
+
+    fn and_at(mut self, reason: HealthReason, what: &str, target: &Path) -> Self {
+        if !self.findings.iter().any(|finding| finding.reason == reason) {
+            let words = format!("{what} at {}", target.display().to_string().escape_debug());
+            self.findings.push(Finding::new(reason, words));
         }
         Self::of(self.findings)
     }

@@ -18,6 +18,6 @@ mod reason;
 pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
-pub use observed::{DiskCounters, DiskObservation, VolumeObservation};
+pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use path::WatchedPath;
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};

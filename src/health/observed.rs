@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::finding::Finding;
 use super::reason::HealthReason;
-use crate::host::{DiskReport, DiskWarning, FilesystemState, FsUsage, IoErrors};
+use crate::host::{DeviceLimits, DiskReport, DiskWarning, FilesystemState, FsUsage, IoErrors};
 
 /// What one look at a disk of the pool has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,39 +59,61 @@ impl DiskCounters {
     }
 }
 
-/// What one look at the mounts of a volume with a filesystem has seen.
+/// What is known of a volume without its disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumePlaces {
+    /// Bytes.
+    pub capacity: u64,
+    /// Where its filesystem or its device node is mounted.
+    pub targets: BTreeSet<PathBuf>,
+    /// Where it is or should be mounted, and something else is on top.
+    pub covered: BTreeSet<PathBuf>,
+    /// One of its mounts is for writing.
+    pub is_writable: bool,
+}
+
+/// What one look at a volume has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeObservation {
-    /// Where its filesystem is mounted.
-    pub targets: BTreeSet<PathBuf>,
-    /// Those of them that another filesystem covers.
+    pub places: VolumePlaces,
+    /// Targets where another filesystem answers.
     pub hidden: BTreeSet<PathBuf>,
-    /// `None`: it is not mounted, or could not be read.
+    /// `None`: no filesystem of it is mounted, or it could not be read.
     pub state: Option<FilesystemState>,
     pub usage: Option<FsUsage>,
+    /// `None`: it is gone, or has not been asked yet.
+    pub device: Option<DeviceLimits>,
 }
 
 impl VolumeObservation {
-    /// The same, but for the mounts, which are known without the disk.
-    pub fn now_at(self, targets: BTreeSet<PathBuf>) -> Self {
-        if targets.is_empty() {
-            return Self::default();
+    /// The same, but for what is known without the disk.
+    pub fn now_at(self, places: VolumePlaces) -> Self {
+        if places.targets.is_empty() {
+            return Self { places, device: self.device, ..Self::default() };
         }
-        let hidden = self.hidden.intersection(&targets).cloned().collect();
-        Self { targets, hidden, ..self }
+        let hidden = self.hidden.intersection(&places.targets).cloned().collect();
+        Self { places, hidden, ..self }
     }
 
     /// What is wrong. `expected` are the targets where it was mounted for kubelet, and not unmounted for it.
     pub fn findings(&self, expected: &BTreeSet<PathBuf>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut find = |reason, words: String| findings.push(Finding::new(reason, words));
-        let lost: Vec<&PathBuf> = expected.difference(&self.targets).collect();
+        let VolumePlaces { targets, covered, .. } = &self.places;
+        let lost: Vec<&PathBuf> = expected.difference(targets).filter(|target| !covered.contains(*target)).collect();
         if let Some(words) = listed(&lost) {
             find(HealthReason::NotMountPoint, format!("the volume is not mounted any more at {words}"));
         }
-        let hidden: Vec<&PathBuf> = self.hidden.iter().collect();
-        if let Some(words) = listed(&hidden) {
-            find(HealthReason::WrongDevice, format!("another filesystem covers the volume at {words}"));
+        if let Some(words) = self.wrong_device(expected) {
+            find(HealthReason::WrongDevice, words);
+        }
+        if let Some(device) = &self.device {
+            if let Some(words) = self.above(device.size) {
+                find(HealthReason::CapacityAboveDevice, words);
+            }
+            if device.is_read_only && self.places.is_writable {
+                find(HealthReason::DeviceReadOnly, "the device of the volume is read-only".to_owned());
+            }
         }
         let state = self.state.unwrap_or_default();
         if state.is_shut_down {
@@ -113,6 +135,30 @@ impl VolumeObservation {
             find(HealthReason::InodesExhausted, "the filesystem has no free inode".to_owned());
         }
         findings
+    }
+}
+
+impl VolumeObservation {
+    fn wrong_device(&self, expected: &BTreeSet<PathBuf>) -> Option<String> {
+        let VolumePlaces { targets, covered, .. } = &self.places;
+        let above: BTreeSet<&PathBuf> = covered.intersection(targets).chain(&self.hidden).collect();
+        let above = listed(&above.into_iter().collect::<Vec<_>>());
+        let instead: Vec<&PathBuf> = covered.difference(targets).filter(|target| expected.contains(*target)).collect();
+        let instead = listed(&instead);
+        let all = [
+            above.map(|words| format!("another mount covers the volume at {words}")),
+            instead.map(|words| format!("what is mounted is not the present device of the volume at {words}")),
+        ];
+        all.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
+    }
+
+    fn above(&self, device: u64) -> Option<String> {
+        let capacity = self.places.capacity;
+        if capacity > device {
+            return Some(format!("the device has {device} bytes, and the volume {capacity}"));
+        }
+        let filesystem = self.usage.as_ref().map(|usage| usage.total.max(usage.used)).filter(|size| *size > device);
+        filesystem.map(|size| format!("the device has {device} bytes, and its filesystem {size}"))
     }
 }
 
@@ -254,7 +300,8 @@ mod tests {
     #[test]
     fn a_volume_is_judged_by_its_mounts_and_the_state_of_its_filesystem() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
-        let fine = VolumeObservation { targets: paths(&["/a", "/b"]), ..VolumeObservation::default() };
+        let places = VolumePlaces { targets: paths(&["/a", "/b"]), capacity: 100, ..VolumePlaces::default() };
+        let fine = VolumeObservation { places: places.clone(), ..VolumeObservation::default() };
         assert_eq!(fine.findings(&paths(&["/a"])), []);
         assert_eq!(fine.findings(&BTreeSet::new()), [], "nobody asked for it");
         let findings = fine.findings(&paths(&["/a", "/b\nc", "/d"]));
@@ -278,6 +325,45 @@ mod tests {
         let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());
         assert_eq!(words(&with(usage(10, 0))), ["InodesExhausted"]);
         assert_eq!(with(usage(0, 0)), [], "btrfs has no fixed number of inodes");
+    }
+
+    #[test]
+    fn a_volume_is_judged_by_what_is_on_top_of_its_targets_and_by_its_device() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
+        let places = VolumePlaces { capacity: 100, targets: paths(&["/a"]), ..VolumePlaces::default() };
+        let device = DeviceLimits { size: 100, is_read_only: false };
+        let seen = |places: &VolumePlaces, device| {
+            let seen = VolumeObservation { places: places.clone(), device: Some(device), ..Default::default() };
+            seen.findings(&paths(&["/a"]))
+        };
+        assert_eq!(seen(&places, device), []);
+        let covered = VolumePlaces { covered: paths(&["/a"]), ..places.clone() };
+        let findings = seen(&covered, device);
+        assert_eq!(words(&findings), ["WrongDevice"]);
+        assert_eq!(findings[0].message, "another mount covers the volume at /a");
+        let instead = VolumePlaces { targets: paths(&[]), ..covered.clone() };
+        let findings = seen(&instead, device);
+        assert_eq!(words(&findings), ["WrongDevice"], "something is mounted there");
+        assert!(findings[0].message.contains("not the present device"), "{findings:?}");
+        let unexpected = VolumeObservation { places: instead, ..Default::default() };
+        assert_eq!(unexpected.findings(&paths(&[])), [], "that is nobody's business");
+
+        let small = DeviceLimits { size: 99, ..device };
+        assert_eq!(words(&seen(&places, small)), ["CapacityAboveDevice"]);
+        let usage = FsUsage { total: 101, inodes: 1, inodes_free: 1, ..FsUsage::default() };
+        let full = VolumeObservation {
+            places: places.clone(),
+            usage: Some(usage),
+            device: Some(device),
+            ..Default::default()
+        };
+        assert_eq!(words(&full.findings(&paths(&[]))), ["CapacityAboveDevice"]);
+        let read_only = DeviceLimits { is_read_only: true, ..device };
+        assert_eq!(seen(&places, read_only), [], "it was published read-only, or not at all");
+        let writable = VolumePlaces { is_writable: true, ..places };
+        assert_eq!(words(&seen(&writable, read_only)), ["DeviceReadOnly"]);
+        let gone = full.now_at(VolumePlaces::default());
+        assert_eq!((gone.usage, gone.device), (None, Some(device)), "a device stays one without a mount");
     }
 
     #[test]

@@ -157,10 +157,20 @@ reasons! {
         "Stop its pods before a container restarts: it would write to the node's own filesystem. docs/health.md, \
          \"Mount a volume again\", says how. Find out what unmounted it.";
     WrongDevice: Volume, Look, Inaccessible, AT_ONCE,
-        "Another filesystem covers the volume where it is mounted.",
-        "Stop its pods: a container that started since then writes to the other filesystem. Copy what it wrote \
-         there, unmount the other filesystem, and find out what mounted it. Then: docs/health.md, \"Mount a volume \
+        "Where the volume is mounted for its pod is something else now: another mount covers it, or its device has left \
+         and come back as another one.",
+        "Stop its pods. If another mount covers the volume, a container that started since then writes to that one: copy \
+         what it wrote there, unmount the other one, and find out what mounted it. Then: docs/health.md, \"Mount a volume \
          again\".";
+    DeviceReadOnly: Volume, Look, Inaccessible, AT_ONCE,
+        "The kernel refuses writes to the device of the volume, which is mounted for writing.",
+        "Look at the disk's health and at `dmesg` first. If somebody set the flag, `blockdev --setrw` clears it; if the \
+         disk is at fault, copy the data away while it can be read.";
+    CapacityAboveDevice: Volume, Look, Inaccessible, AT_ONCE,
+        "The device of the volume is smaller than the volume or its filesystem: what is beyond its end is out of reach.",
+        "Stop its pods, and find out who made the disk or its partition smaller (a LUN, a virtual disk). Give it its size \
+         back before anything is written: a filesystem check would cut the data off. If the volume was being expanded, \
+         `dmesg` says why the kernel did not take the new size.";
     FilesystemReadOnly: Volume, Look, Inaccessible, AT_ONCE,
         "The filesystem has become read-only, as the kernel makes it after an error.",
         "Look at the disk's health and at `dmesg` first. If the disk is at fault, copy the data away while it can be \

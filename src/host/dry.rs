@@ -18,7 +18,9 @@ use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
 use super::path_state::PathState;
-use super::port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
+use super::port::{
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind,
+};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
 
@@ -182,6 +184,10 @@ impl Mounts for DryHost {
 
     fn set_access(&self, node: &Path, _: TargetAccess) -> Result<(), HostError> {
         refused("change who may write to", node)
+    }
+
+    fn device_limits(&self, node: &Path) -> Option<DeviceLimits> {
+        self.real.mounts().device_limits(node)
     }
 
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {

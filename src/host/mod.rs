@@ -84,7 +84,9 @@ pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use path_state::{Mounted, PathState};
-pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
+pub use port::{
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind,
+};
 pub use raw::{
     DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,
     ProvisionerOffer, RawDisk, Signature, is_unchanged,

@@ -29,7 +29,7 @@ use self::options::Options;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
 use super::path_state::{PathState, path_state};
-use super::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
+use super::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -172,6 +172,10 @@ impl Mounts for RealMounts {
 
     fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError> {
         device::set_access(node, access)
+    }
+
+    fn device_limits(&self, node: &Path) -> Option<DeviceLimits> {
+        device::device_limits(&Roots::default().sys, node)
     }
 
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {

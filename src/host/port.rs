@@ -144,6 +144,9 @@ pub trait Mounts: Send + Sync {
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
     fn set_access(&self, node: &Path, access: TargetAccess) -> Result<(), HostError>;
 
+    /// How the device at a node is; `None`: it is gone. Opens no device.
+    fn device_limits(&self, node: &Path) -> Option<DeviceLimits>;
+
     /// Bytes and inodes of the filesystem at `path`.
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
@@ -154,6 +157,15 @@ pub trait Mounts: Send + Sync {
 
     /// What a path of the host is. It may block, too.
     fn path_state(&self, path: &Path) -> Result<PathState, HostError>;
+}
+
+/// How the kernel has a disk or a partition now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Bytes.
+    pub size: u64,
+    /// By its own flag or that of its disk.
+    pub is_read_only: bool,
 }
 
 /// What a volume is mounted on.

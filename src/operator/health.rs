@@ -1,7 +1,11 @@
-//! The health of disks and volumes as objects show it, and back. Pure but for the time of what is new.
+//! The health of disks and volumes as objects show it, and back, and what is new in it. Pure but for the time of what is
+//! new.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::events::EventType;
+
+use super::event::EventNote;
 
 use crate::api::crd::HealthEntry;
 use crate::health::{Condition, Finding, HealthReason};
@@ -35,9 +39,44 @@ pub fn condition(entries: &[HealthEntry]) -> Condition {
     Condition::of(entries.iter().map(finding).collect())
 }
 
+/// An Event for each reason that is new, and one if nothing is wrong any more. One that keeps its reason and has another
+/// sentence is none.
+pub fn events(before: &[HealthEntry], now: &[HealthEntry], recovered: EventNote) -> Vec<EventNote> {
+    let is_new = |entry: &&HealthEntry| before.iter().all(|known| known.reason != entry.reason);
+    let warning = |entry: &HealthEntry| EventNote {
+        type_: EventType::Warning,
+        reason: entry.reason.clone(),
+        note: entry.message.clone(),
+    };
+    let mut events: Vec<EventNote> = now.iter().filter(is_new).map(warning).collect();
+    events.extend((now.is_empty() && !before.is_empty()).then_some(recovered));
+    events
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_an_event_when_it_comes_and_so_is_health_when_the_last_reason_goes() {
+        let entry = |reason: &str, message: &str| HealthEntry {
+            reason: reason.to_owned(),
+            severity: "Degraded".to_owned(),
+            message: message.to_owned(),
+            since: None,
+        };
+        let (hot, worn) = (entry("DiskTemperature", "hot"), entry("DiskWornOut", "worn"));
+        let recovered = EventNote { type_: EventType::Normal, reason: "Recovered".to_owned(), note: "well".to_owned() };
+        let words = |before: &[HealthEntry], now: &[HealthEntry]| -> Vec<String> {
+            let events = events(before, now, recovered.clone());
+            events.iter().map(|event| format!("{:?} {} {}", event.type_, event.reason, event.note)).collect()
+        };
+        assert_eq!(words(&[], &[]), [] as [String; 0]);
+        assert_eq!(words(&[], std::slice::from_ref(&hot)), ["Warning DiskTemperature hot"]);
+        assert_eq!(words(std::slice::from_ref(&hot), &[hot.clone(), worn.clone()]), ["Warning DiskWornOut worn"]);
+        assert_eq!(words(&[hot.clone(), worn.clone()], &[entry("DiskWornOut", "more worn")]), [] as [String; 0]);
+        assert_eq!(words(&[worn], &[]), ["Normal Recovered well"]);
+    }
 
     #[test]
     fn what_goes_on_keeps_its_time_and_what_is_new_has_its_own() {

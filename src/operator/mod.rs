@@ -21,6 +21,7 @@ pub mod crds;
 pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
+pub(in crate::operator) mod event_queue;
 mod health;
 mod identity;
 mod kube_node;

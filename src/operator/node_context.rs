@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
 
-use crate::agent::{AgentHandle, CheckupHandle, PassReport};
+use crate::agent::{AgentHandle, CheckupHandle, PassReport, WipedDisk};
 use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id, label::Label};
 use crate::health::{Board, WatchedPath};
 use crate::host::KernelName;
+use crate::operator::event_queue::{EventQueue, QueuedEvents};
 use crate::operator::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
@@ -27,6 +28,8 @@ pub struct PassSummary {
     pub outcomes: Vec<SetOutcome>,
     /// What prevents the use of a disk, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
+    /// The last disks that were wiped.
+    pub wiped: Vec<WipedDisk>,
     /// Pool disks whose hardware has no stable name, and those whose hardware has another name than the one in their
     /// label; by disk id.
     pub unstable: BTreeSet<DiskId>,
@@ -40,7 +43,8 @@ pub struct PassSummary {
 
 impl PassSummary {
     pub fn of(pass: &PassReport) -> Self {
-        let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, volumes_unread, ripe_in: _ } = pass;
+        let PassReport { snapshot, problems, outcomes, claimed: _, wiped, knows_all, volumes_unread, ripe_in: _ } =
+            pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is not reported as a device that a set does not take.
         let links = snapshot.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
@@ -52,9 +56,9 @@ impl PassSummary {
         };
         let unstable = ids(&|device, _| id::hardware_id(&device.raw, None).is_path());
         let mismatched = ids(&|device, label| is_other(&id::hardware_id(&device.raw, None), &label.hardware.id));
-        let (outcomes, problems) = (outcomes.clone(), problems.clone());
+        let (outcomes, problems, wiped) = (outcomes.clone(), problems.clone(), wiped.clone());
         let (knows_all, volumes_unread) = (*knows_all, volumes_unread.clone());
-        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, volumes_unread }
+        Self { links, sorts, outcomes, problems, wiped, unstable, mismatched, knows_all, volumes_unread }
     }
 }
 
@@ -80,6 +84,7 @@ pub struct NodeOperator {
     pub(in crate::operator) agent_handle: AgentHandle,
     pub(in crate::operator) locks: VolumeLocks,
     pub(in crate::operator) node: NodeName,
+    pub(in crate::operator) events: EventQueue,
     /// Volumes to look at again.
     pub(in crate::operator) dirty: mpsc::UnboundedSender<VolumeId>,
     /// The pool changed: its status has to be written.
@@ -100,7 +105,8 @@ impl NodeOperator {
         locks: VolumeLocks,
         writes: Arc<Writes>,
     ) -> (Self, Inbox) {
-        let (dirty, inbox) = mpsc::unbounded_channel();
+        let (dirty, volumes) = mpsc::unbounded_channel();
+        let (events, queued) = EventQueue::new();
         let (changed, _) = channel::channel(0);
         let node = pool.owner().node.as_str().into();
         let (changed, clock) = (Arc::new(changed), Timestamp::now);
@@ -111,6 +117,7 @@ impl NodeOperator {
                 agent_handle,
                 locks,
                 node,
+                events,
                 dirty,
                 changed,
                 writes,
@@ -118,7 +125,7 @@ impl NodeOperator {
                 reported: None,
                 clock,
             },
-            Inbox(inbox),
+            Inbox { volumes, events: queued },
         )
     }
 
@@ -153,8 +160,11 @@ impl NodeOperator {
     }
 }
 
-/// Receives the volumes to look at.
-pub struct Inbox(pub(in crate::operator) mpsc::UnboundedReceiver<VolumeId>);
+/// Receives the volumes to look at, and the Events to write.
+pub struct Inbox {
+    pub(in crate::operator) volumes: mpsc::UnboundedReceiver<VolumeId>,
+    pub(in crate::operator) events: QueuedEvents,
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::choose::DiskOffer;
@@ -42,6 +42,8 @@ pub struct BareDevice {
     lock: DeviceLock<BareState>,
     /// A background worker is busy with it.
     worker: AtomicBool,
+    /// How many deleted volumes were erased.
+    erased: AtomicU64,
 }
 
 /// What can be said of it now.
@@ -129,7 +131,8 @@ impl BareDevice {
             is_wanted: false,
             held: None,
         };
-        Self { id, host, journal, lock: DeviceLock::new(state), worker: AtomicBool::new(false) }
+        let (worker, erased) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { id, host, journal, lock: DeviceLock::new(state), worker, erased }
     }
 
     /// What there is to see, whoever has the lock.
@@ -181,6 +184,7 @@ impl BareDevice {
             size: claim.size,
             free: if taken || claim.erasing.is_some() { 0 } else { claim.size },
             erasing: if claim.erasing.is_some() { claim.size } else { 0 },
+            erased: self.erased.load(Ordering::SeqCst),
             volumes: usize::from(taken),
             partitions: 0,
             standing: shown.standing.clone(),

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::disk::zero;
@@ -160,10 +161,13 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
             .map_err(|e| failed(disk, "verify the erasure", work.extent, Trace::Possible, e))?;
     }
     let mut state = member.lock();
-    match Arc::ptr_eq(state.disk()?.disk(), disk) {
-        true => state.disk()?.finish_erase(work),
-        false => Ok(()),
+    if Arc::ptr_eq(state.disk()?.disk(), disk) {
+        state.disk()?.finish_erase(work)?;
+        if work.policy != ErasePolicy::None {
+            member.erased.fetch_add(1, Ordering::SeqCst);
+        }
     }
+    Ok(())
 }
 
 /// The discard is only a hint, and may even bring bytes back on a poor device: samples tell, and then the

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct LabelledDisk {
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
     failed: Mutex<FailedWork>,
+    /// How many deleted volumes were erased.
+    pub(super) erased: AtomicU64,
 }
 
 /// What the disk failed of the background work since the worker last had nothing else to do.
@@ -96,6 +98,7 @@ impl LabelledDisk {
             size: content.geometry.size,
             free: content.free().total(),
             erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
+            erased: self.erased.load(Ordering::SeqCst),
             volumes,
             partitions: volumes + content.free_slots().count(),
             standing: shown.standing.clone(),
@@ -114,7 +117,8 @@ impl LabelledDisk {
             wanted: ExtentSet::default(),
         };
         let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed: Mutex::default() }
+        let (failed, erased) = (Mutex::default(), AtomicU64::new(0));
+        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased }
     }
 
     /// What there is to see, whoever has the lock.

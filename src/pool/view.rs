@@ -60,6 +60,8 @@ pub struct DiskView {
     pub size: u64,
     pub free: u64,
     pub erasing: u64,
+    /// How many deleted volumes this process has erased there.
+    pub erased: u64,
     pub volumes: usize,
     /// Slots, taken or free; else volumes.
     pub partitions: usize,
@@ -88,6 +90,7 @@ impl DiskView {
             size,
             free: 0,
             erasing: 0,
+            erased: 0,
             volumes: 0,
             partitions: 0,
             standing: Standing::Missing,

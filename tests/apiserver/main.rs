@@ -10,6 +10,7 @@ mod discovery;
 mod discovery_result;
 mod disks_away;
 mod elsewhere;
+mod events;
 mod foreign_crds;
 mod identity;
 mod immutable;

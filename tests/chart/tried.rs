@@ -115,6 +115,18 @@ fn volume(node: &str, intent: &str) -> String {
     .to_string()
 }
 
+/// An Event about the pool of a node, as the agent of another or its own may write it.
+fn event(instance: &str, controller: &str) -> String {
+    serde_json::json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": format!("of-{instance}"), "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "DiskReturned", "action": "Checkup",
+        "reportingController": controller, "reportingInstance": instance,
+        "regarding": {"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "name": instance},
+    })
+    .to_string()
+}
+
 /// A status by server-side apply, which reads nothing before.
 fn status(kind: &str, name: &str, status: serde_json::Value) -> String {
     serde_json::json!({
@@ -144,6 +156,13 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
     let erase = merge("poolvolume", of_one, r#"{"spec":{"intent":"Delete"}}"#);
     let delete_one = ["delete", "poolvolume", of_one, "--wait=false"];
     let delete_two = ["delete", "poolvolume", of_two, "--wait=false"];
+    let count: &[&str] = &["apply", "--server-side", "--field-manager=agent", "--force-conflicts", "-f", "-"];
+    let again = |instance| {
+        let mut event: serde_json::Value = serde_json::from_str(&event("one", "csi.localpool.dev")).unwrap();
+        event["series"] = serde_json::json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"});
+        event["reportingInstance"] = serde_json::json!(instance);
+        event.to_string()
+    };
     let report = |name| status("PoolVolume", name, serde_json::json!({"phase": "Accepted"}));
     let disks = |name| status("DevicePool", name, serde_json::json!({"diskCount": 3}));
 
@@ -175,6 +194,13 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
         (&one, &delete_two, String::new(), other_node),
         (&nodeless, &delete_one, String::new(), no_node),
         (&controller, &erase, String::new(), yes),
+        (&one, create, event("one", "csi.localpool.dev"), yes),
+        (&one, create, event("two", "csi.localpool.dev"), other_node),
+        (&one, create, event("one", "kubelet"), Some("Events of csi.localpool.dev")),
+        (&nodeless, create, event("one", "csi.localpool.dev"), no_node),
+        (&one, count, again("one"), yes),
+        (&two, count, again("one"), other_node),
+        (&two, count, again("two"), Some("immutable")),
         // After the order, the rest of the object can still be written.
         (&one, APPLY_STATUS, report(of_one), yes),
         (&controller, &delete_one, String::new(), yes),

@@ -1,58 +1,93 @@
-//! The mounts of the pool's volumes, and how the filesystems on them are.
+//! The mounts of the pool's volumes, and how the filesystems and devices behind them are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::label::VolumeUsage;
 use crate::device::{DiskId, VolumeId};
-use crate::health::VolumeObservation;
+use crate::health::{VolumeObservation, VolumePlaces};
 use crate::host::{Host, HostError, Mount};
 use crate::pool::{Standing, VolumeView};
 
-/// The mounts of a volume with a filesystem, by disk: one disk that hangs leaves the others their answer.
-pub type ByDisk = BTreeMap<DiskId, Vec<(VolumeId, Vec<Mount>)>>;
+/// A volume, and what its disk is asked about it.
+#[derive(Clone, Debug)]
+pub struct PlacedVolume {
+    pub id: VolumeId,
+    pub places: VolumePlaces,
+    node: PathBuf,
+    /// Of its filesystem; none for a block volume.
+    mounts: Vec<Mount>,
+}
+
+/// By disk: one that hangs leaves the others their answer.
+pub type ByDisk = BTreeMap<DiskId, Vec<PlacedVolume>>;
 
 /// Where each volume is expected to be mounted.
 pub type Expected = BTreeMap<VolumeId, BTreeSet<PathBuf>>;
 
-/// Finds the mounts of all volumes in one pass through the table: we mount each by the path of its node. The kernel may
-/// call that by another name; the number is asked for where a volume is not found.
-pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected: &Expected) -> ByDisk {
-    let mut by_source: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
-    for mount in table {
-        by_source.entry(&mount.source).or_default().push(mount);
-    }
-    let mut found = ByDisk::new();
-    for view in views.iter().filter(|view| view.standing == Standing::Ready && has_filesystem(view)) {
-        let mounts = view.node.to_str().and_then(|node| by_source.get(node));
-        let mut mounts: Vec<Mount> = mounts.into_iter().flatten().map(|mount| (*mount).clone()).collect();
-        let lost = expected.get(&view.id).map(|expected| expected - &targets(&mounts)).filter(|lost| !lost.is_empty());
-        if let Some(lost) = lost {
-            let at_lost = table.iter().filter(|mount| lost.contains(&mount.target));
-            mounts.extend(at_lost.filter(|mount| host.mounts().is_of(mount, &view.node)).cloned());
+/// The rows of the mount table, found by what is known of a volume.
+struct TableIndex<'a> {
+    by_source: BTreeMap<&'a str, Vec<&'a Mount>>,
+    /// The last one is the topmost.
+    by_target: BTreeMap<&'a Path, Vec<&'a Mount>>,
+}
+
+impl<'a> TableIndex<'a> {
+    fn of(table: &'a [Mount]) -> Self {
+        let mut index = Self { by_source: BTreeMap::new(), by_target: BTreeMap::new() };
+        for mount in table {
+            index.by_source.entry(&mount.source).or_default().push(mount);
+            index.by_target.entry(&mount.target).or_default().push(mount);
         }
-        found.entry(view.disk.clone()).or_default().push((view.id, mounts));
+        index
+    }
+
+    fn at(&self, target: &Path) -> &[&'a Mount] {
+        self.by_target.get(target).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Finds the mounts of all volumes in one pass through the table: we mount each filesystem by the path of its node. The
+/// kernel may call that by another name, and a bound device node has no name there: those are looked for where the
+/// volume is expected. The number counts: the name may be that of an earlier disk, whose mount is still there.
+pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected: &Expected) -> ByDisk {
+    let index = TableIndex::of(table);
+    let mut found = ByDisk::new();
+    for view in views.iter().filter(|view| view.standing == Standing::Ready) {
+        let Some(record) = &view.record else { continue };
+        let expected = expected.get(&view.id).into_iter().flatten();
+        let mut ours: Vec<&Mount> = expected.clone().flat_map(|target| index.at(target)).copied().collect();
+        let is_filesystem = matches!(record.usage, VolumeUsage::Mount(_));
+        let named = view.node.to_str().filter(|_| is_filesystem).and_then(|node| index.by_source.get(node));
+        ours.extend(named.into_iter().flatten().filter(|mount| expected.clone().all(|at| *at != mount.target)));
+        ours.retain(|mount| host.mounts().is_of(mount, &view.node));
+
+        let targets: BTreeSet<PathBuf> = ours.iter().map(|mount| mount.target.clone()).collect();
+        let is_covered = |target: &&PathBuf| index.at(target).last().is_some_and(|top| !ours.contains(top));
+        let places = VolumePlaces {
+            capacity: view.size,
+            covered: targets.iter().chain(expected).filter(is_covered).cloned().collect(),
+            is_writable: ours.iter().any(|mount| mount.options.iter().all(|option| option != "ro")),
+            targets,
+        };
+        let mounts = ours.into_iter().filter(|_| is_filesystem).cloned().collect();
+        let volume = PlacedVolume { id: view.id, places, node: view.node.clone(), mounts };
+        found.entry(view.disk.clone()).or_default().push(volume);
     }
     found
 }
 
-fn has_filesystem(view: &VolumeView) -> bool {
-    view.record.as_ref().is_some_and(|record| matches!(record.usage, VolumeUsage::Mount(_)))
+/// Looks at the volumes of one disk. It may block for as long as the disk does.
+pub fn observe(host: &Arc<dyn Host>, volumes: Vec<PlacedVolume>) -> Vec<(VolumeId, VolumeObservation)> {
+    volumes.into_iter().map(|volume| (volume.id, of_volume(host, volume))).collect()
 }
 
-pub fn targets(mounts: &[Mount]) -> BTreeSet<PathBuf> {
-    mounts.iter().map(|mount| mount.target.clone()).collect()
-}
-
-/// Looks at the filesystems of one disk. It may block for as long as the disk does.
-pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(VolumeId, Vec<Mount>)>) -> Vec<(VolumeId, VolumeObservation)> {
-    volumes.into_iter().map(|(id, mounts)| (id, of_volume(host, &mounts))).collect()
-}
-
-fn of_volume(host: &Arc<dyn Host>, mounts: &[Mount]) -> VolumeObservation {
-    let mut observation = VolumeObservation { targets: targets(mounts), ..VolumeObservation::default() };
-    for mount in mounts {
+fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume) -> VolumeObservation {
+    let PlacedVolume { id: _, places, node, mounts } = volume;
+    let device = host.mounts().device_limits(&node);
+    let mut observation = VolumeObservation { places, device, ..VolumeObservation::default() };
+    for mount in &mounts {
         match host.mounts().filesystem_state(mount) {
             // All mounts of a volume are of one filesystem.
             Ok(state) if observation.state.is_none() => {

@@ -36,6 +36,11 @@ impl Node {
         self.checkup.look(&(Arc::new(|| {}) as Answered))
     }
 
+    /// The kernel name of the disk of a volume.
+    fn disk_of(&self, view: &VolumeView) -> &'static str {
+        if view.node.to_string_lossy().contains("fake0") { "fake0" } else { "fake1" }
+    }
+
     /// The reasons of the disk with this kernel name; of one that is away, those of the other disk.
     fn reasons(&self, name: &str) -> Vec<String> {
         let path = std::path::Path::new("/dev").join(name);
@@ -135,20 +140,32 @@ fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warni
 
 /// A volume with ext4, mounted at `/target` for kubelet.
 fn mounted(node: &Node) -> VolumeView {
+    let view = made(node, WantedUsage::Mount(Some(FsKind::Ext4)));
+    node.host.filesystems().make(FsKind::Ext4, &view.node, view.id.uuid()).expect("a filesystem");
+    node.host.mounts().mount(&view.node, "/target".as_ref(), FsKind::Ext4, &[]).expect("mounted");
+    node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
+    view
+}
+
+/// A block volume, published at `/target` for kubelet.
+fn bound(node: &Node) -> VolumeView {
+    let view = made(node, WantedUsage::Block);
+    node.host.mounts().bind(&view.node, "/target".as_ref(), TargetAccess::ReadWrite).expect("bound");
+    node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
+    view
+}
+
+fn made(node: &Node, usage: WantedUsage) -> VolumeView {
     let request = CreateRequest {
         id: VolumeId::of_name("v"),
         name: "pvc-1".to_owned(),
         required: 1 << 20,
         limit: None,
-        usage: WantedUsage::Mount(Some(FsKind::Ext4)),
+        usage,
         parameters: BTreeMap::new(),
         selector: Selector::default(),
     };
-    let (view, _) = node.checkup.pool.create(&request).expect("a volume");
-    node.host.filesystems().make(FsKind::Ext4, &view.node, view.id.uuid()).expect("a filesystem");
-    node.host.mounts().mount(&view.node, "/target".as_ref(), FsKind::Ext4, &[]).expect("mounted");
-    node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
-    view
+    node.checkup.pool.create(&request).expect("a volume").0
 }
 
 fn volume_reasons(node: &Node, view: &VolumeView) -> Vec<String> {
@@ -293,4 +310,71 @@ fn a_question_that_fails_once_takes_nothing_back_that_the_disk_reported_before()
     node.agent.reports().all_changed();
     node.look();
     assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+}
+
+#[test]
+fn a_block_volume_that_is_unmounted_covered_shrunk_or_read_only_is_seen_and_is_well_again() {
+    let mut node = node();
+    let view = bound(&node);
+    let (host, target) = (Arc::clone(&node.host), std::path::Path::new("/target"));
+    let mut expect = |reasons: &[&str]| {
+        node.look();
+        assert_eq!(volume_reasons(&node, &view), reasons);
+    };
+    expect(&[]);
+    host.mounts().bind("/dev/null".as_ref(), target, TargetAccess::ReadWrite).expect("bound");
+    expect(&["WrongDevice"]);
+    host.mounts().unmount(target).expect("unmounted");
+    expect(&[]);
+    host.mounts().unmount(target).expect("unmounted");
+    expect(&["NotMountPoint"]);
+    host.mounts().bind(&view.node, target, TargetAccess::ReadWrite).expect("bound");
+    host.mounts().set_access(&view.node, TargetAccess::ReadOnly).expect("set");
+    expect(&["DeviceReadOnly"]);
+    host.mounts().set_access(&view.node, TargetAccess::ReadWrite).expect("set");
+    host.mounts.set_device_size(&view.node, view.size - 512);
+    expect(&["CapacityAboveDevice"]);
+    host.mounts.set_device_size(&view.node, view.size);
+    expect(&[]);
+}
+
+#[test]
+fn a_block_volume_that_is_published_read_only_is_well_on_a_read_only_device() {
+    let mut node = node();
+    let view = made(&node, WantedUsage::Block);
+    node.host.mounts().set_access(&view.node, TargetAccess::ReadOnly).expect("set");
+    node.host.mounts().bind(&view.node, "/target".as_ref(), TargetAccess::ReadOnly).expect("bound");
+    node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+}
+
+#[test]
+fn a_mount_of_a_device_that_left_is_not_the_volume_when_its_disk_is_back_under_another_name() {
+    let mut node = node();
+    let before = mounted(&node);
+    node.look();
+    let name = node.disk_of(&before);
+    let platter = node.host.unplug(name).expect("it was there");
+    node.agent.pass().expect("a look");
+    node.host.plug("fake7", name, platter);
+    while node.checkup.pool.usable_disks().len() < 2 {
+        node.agent.pass().expect("a look");
+    }
+    let view = node.checkup.pool.volume(before.id).expect("it is back");
+    assert_ne!(view.node, before.node);
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), ["WrongDevice"]);
+}
+
+#[test]
+fn a_dead_mount_that_has_the_name_of_a_volumes_device_is_not_that_volumes() {
+    let mut node = node();
+    let view = made(&node, WantedUsage::Mount(Some(FsKind::Ext4)));
+    let other = if node.disk_of(&view) == "fake0" { "/dev/fake1" } else { "/dev/fake0" };
+    node.host.mounts().mount(other.as_ref(), "/dead".as_ref(), FsKind::Ext4, &[]).expect("mounted");
+    node.host.mounts.set_source("/dead".as_ref(), view.node.to_str().expect("text"));
+    node.host.set_filesystem_state("/dead".as_ref(), FilesystemState { is_shut_down: true, ..Default::default() });
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
 }

@@ -126,7 +126,11 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     let message = &wiped.problems["fake0"];
     assert!(message.contains("it was wiped, as LocalVolume default/lv/fast orders; it held ext4"), "{message}");
     assert!(case.platter("fake0").is_zero(Extent { start: 0, end: ENDS }));
-    assert_eq!((wiped.claimed, wiped.ripe_in), (vec![], Some(Duration::ZERO)));
+    let last =
+        |pass: &PassReport| pass.wiped.iter().map(|wiped| (wiped.number, wiped.words.clone())).collect::<Vec<_>>();
+    assert_eq!(last(&wiped), [(1, message.clone())]);
+    assert_eq!((&wiped.claimed, wiped.ripe_in), (&vec![], Some(Duration::ZERO)));
+    assert_eq!(last(&case.pass()), last(&wiped), "who missed that pass learns it from the next");
     let pass = case.pass();
     assert!(pass.claimed.is_empty() && pass.problems["fake0"].contains("it held ext4"), "{:?}", pass.problems);
     case.host.advance(AGE);

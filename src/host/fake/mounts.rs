@@ -9,7 +9,7 @@ use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
 use crate::host::path_state::PathState;
-use crate::host::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
+use crate::host::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -26,6 +26,8 @@ struct State {
     mounts: Vec<(Mount, PathBuf)>,
     targets: BTreeMap<PathBuf, TargetKind>,
     read_only: BTreeSet<PathBuf>,
+    /// Sizes by device node; all others are as they were made.
+    shrunk: BTreeMap<PathBuf, u64>,
     /// By target; all others are well.
     filesystems: BTreeMap<PathBuf, FilesystemState>,
     /// All others are absent.
@@ -57,6 +59,11 @@ impl FakeMounts {
             .iter_mut()
             .filter(|(mount, _)| mount.target == target)
             .for_each(|(mount, _)| mount.source = source.to_owned());
+    }
+
+    /// The kernel has the device with another size from now on.
+    pub fn set_device_size(&self, node: &Path, size: u64) {
+        locked(&self.state).shrunk.insert(node.to_owned(), size);
     }
 
     fn hold(&self, device: &Path, held: bool) {
@@ -157,6 +164,18 @@ impl Mounts for FakeMounts {
             TargetAccess::ReadWrite => state.read_only.remove(node),
         };
         Ok(())
+    }
+
+    fn device_limits(&self, node: &Path) -> Option<DeviceLimits> {
+        let state = locked(&self.state);
+        let size = state.shrunk.get(node).copied().or_else(|| {
+            let (platter, number) = locked(&self.inventory).resolve(node)?;
+            match number {
+                0 => Some(platter.geometry.size),
+                number => platter.mapping(number).map(|extent| extent.len()),
+            }
+        })?;
+        Some(DeviceLimits { size, is_read_only: state.read_only.contains(node) })
     }
 
     fn usage(&self, _path: &Path) -> Result<FsUsage, HostError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::error::HostError;
 use crate::host::links::node_number;
-use crate::host::port::{Mount, TargetAccess};
+use crate::host::port::{DeviceLimits, Mount, TargetAccess};
 use crate::host::raw::DevNo;
 use crate::host::{ioctl, mountinfo};
 
@@ -56,6 +56,15 @@ pub fn bound_at(device: DevNo) -> Result<Option<PathBuf>, HostError> {
     let table = mountinfo::own(Path::new("/proc"))?;
     let is_bound = |mount: &Mount| bound(mount).is_some_and(|node| node.number == device);
     Ok(table.into_iter().find(is_bound).map(|mount| mount.target))
+}
+
+/// How sysfs says that the device at `node` is.
+pub fn device_limits(sys: &Path, node: &Path) -> Option<DeviceLimits> {
+    let folder = sys.join("dev/block").join(node_number(node)?.to_string());
+    let number =
+        |attribute| -> Option<u64> { std::fs::read_to_string(folder.join(attribute)).ok()?.trim().parse().ok() };
+    // In units of 512 bytes, whatever sectors the device has.
+    Some(DeviceLimits { size: number("size")?.checked_mul(512)?, is_read_only: number("ro")? != 0 })
 }
 
 pub fn is_read_only(node: &Path) -> Result<bool, HostError> {

@@ -1,7 +1,7 @@
 //! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
 //!
 //! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
-//! gives out verbs on the pool, statuses, and objects for volumes that have none. `volume::work`, `pool::report` and
+//! gives out verbs on the pool, statuses, Events, and objects for volumes that have none. `volume::work`, `pool::report` and
 //! `set::config` do the work; this module wires them.
 
 use std::sync::Arc;
@@ -17,10 +17,12 @@ pub use crate::operator::volume::own::ask as ask_own;
 pub use crate::operator::volume::persistent_volumes::cluster_uid;
 use crate::operator::{pool, set, volume};
 
+mod event_writer;
+
 impl NodeOperator {
     /// Keeps everything in step until the process ends. `passes` gives what each pass of the pool saw.
     pub async fn run(self, inbox: Inbox, passes: channel::Receiver<Option<Arc<PassSummary>>>) {
-        let Inbox(inbox) = inbox;
+        let Inbox { volumes: inbox, events } = inbox;
         let (config, configs) = channel::channel(Arc::new(set::node_config::NodeConfig::default()));
         let known = KnownVolumes::default();
         tokio::join!(
@@ -29,6 +31,7 @@ impl NodeOperator {
             volume::known::keep(self.clone(), known.clone()),
             volume::queue::keep(self.clone(), known, inbox, passes, configs),
             self.clone().report_health(),
+            event_writer::keep(self.client.clone(), self.node.clone(), events),
         );
     }
 

@@ -17,6 +17,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         size,
         free,
         erasing,
+        erased: _,
         volumes,
         partitions: _,
         standing,

@@ -1,22 +1,25 @@
 //! The DevicePool's status: what this node has, what it can offer, and which devices it does not take. Written on a
 //! change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource as _};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
+use super::disk_events::{DiskEvent, ReportedDisks};
 use super::disk_status::disk_status;
 use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched},
     quantity,
 };
 use crate::claim::{Rejection, Rule, SetOutcome};
-use crate::device::label::SetRef;
+use crate::device::{DiskId, label::SetRef};
 use crate::health::Board;
 use crate::host::{KernelName, chain};
 use crate::operator::watched;
@@ -24,6 +27,7 @@ use crate::operator::{
     bytes::{signed, unsigned},
     condition::{Holds, condition},
     error::{OperatorError, error_message},
+    event_queue::EventSubject,
     node_context::{NodeOperator, PassSummary},
     relevance::nearest_first,
     set::{
@@ -42,14 +46,14 @@ const NAMED: usize = 32;
 /// The field manager of the status.
 const MANAGER: &str = "localpool-agent";
 
-/// Writes the status whenever its content has changed.
+/// Writes the status whenever its content has changed, and Events about what is new in it.
 pub async fn keep(
     operator: NodeOperator,
     mut passes: channel::Receiver<Option<Arc<PassSummary>>>,
     mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let mut changed = operator.changed.subscribe();
-    let mut written: Option<DevicePoolStatus> = None;
+    let mut report = PoolReport::default();
     let mut failed = false;
     loop {
         let wait = if failed { STATUS_RETRY } else { Duration::MAX };
@@ -67,26 +71,8 @@ pub async fn keep(
         if !config.complete || !pass.knows_all {
             continue;
         }
-        if !config.pool_exists {
-            written = None;
-        }
-        let before = match &written {
-            Some(written) => written.clone(),
-            // An agent that has just started keeps the times that the one before it wrote.
-            None if config.pool_exists => read(&operator).await,
-            None => DevicePoolStatus::default(),
-        };
-        let (pool, board) = (Arc::clone(&operator.pool), operator.health.clone());
-        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &pass, &config, &before)).await;
-        let Ok(status) = status else { continue };
-        if written.as_ref() == Some(&status) {
-            continue;
-        }
-        failed = match write(&operator, &status).await {
-            Ok(()) => {
-                written = Some(status);
-                false
-            }
+        failed = match report.write(&operator, pass, config).await {
+            Ok(()) => false,
             Err(error) => {
                 tracing::warn!(
                     error = error_message(&error),
@@ -98,6 +84,55 @@ pub async fn keep(
     }
 }
 
+/// What was written.
+#[derive(Default)]
+struct PoolReport {
+    status: Option<DevicePoolStatus>,
+    /// The object that has it, for its Events.
+    object: ObjectReference,
+    reported: Option<ReportedDisks>,
+}
+
+impl PoolReport {
+    /// Writes the status if it has changed, and Events about what is new in it.
+    async fn write(
+        &mut self,
+        operator: &NodeOperator,
+        pass: Arc<PassSummary>,
+        config: Arc<NodeConfig>,
+    ) -> Result<(), OperatorError> {
+        if !config.pool_exists {
+            self.status = None;
+        }
+        // An agent that has just started keeps the times that the one before it wrote.
+        let before = match (&self.status, config.pool_exists) {
+            (Some(written), _) => Some(written.clone()),
+            (None, true) => read(operator).await,
+            (None, false) => Some(DevicePoolStatus::default()),
+        };
+        let disks = before.as_ref().map(|before| before.disks.clone());
+        let reported = self.reported.get_or_insert_with(|| ReportedDisks::after(disks));
+        let (pool, board, wiped) = (Arc::clone(&operator.pool), operator.health.clone(), Arc::clone(&pass));
+        let made = tokio::task::spawn_blocking(move || {
+            let disks = pool.disk_views();
+            let erased: BTreeMap<DiskId, u64> = disks.iter().map(|disk| (disk.id.clone(), disk.erased)).collect();
+            (status(&pool, &disks, &board, &pass, &config, &before.unwrap_or_default()), erased)
+        });
+        let Ok((status, erased)) = made.await else { return Ok(()) };
+        if self.status.as_ref() != Some(&status) {
+            self.object = write(operator, &status).await?.object_ref(&());
+        }
+        for DiskEvent { disk, note } in reported.take_in(&status.disks, erased, &wiped.wiped) {
+            // By which Events of several disks are kept apart.
+            let field_path = Some(format!("status.disks{{{disk}}}"));
+            let about = ObjectReference { field_path, ..self.object.clone() };
+            operator.events.put(EventSubject::Object(Box::new(about)), "Checkup", note);
+        }
+        self.status = Some(status);
+        Ok(())
+    }
+}
+
 async fn sleep(time: Duration) {
     match time {
         Duration::MAX => std::future::pending().await,
@@ -105,14 +140,14 @@ async fn sleep(time: Duration) {
     }
 }
 
-/// The status as it is in the API server; empty where it cannot be read: then its times begin now.
-async fn read(operator: &NodeOperator) -> DevicePoolStatus {
+/// The status as it is in the API server; `None` where it cannot be read: then its times begin now.
+async fn read(operator: &NodeOperator) -> Option<DevicePoolStatus> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
-    let found = api.get_opt(&operator.node).await.ok().flatten();
-    found.and_then(|pool| pool.status).unwrap_or_default()
+    let found = api.get_opt(&operator.node).await.ok()?;
+    Some(found.and_then(|pool| pool.status).unwrap_or_default())
 }
 
-async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), OperatorError> {
+async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<DevicePool, OperatorError> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
     let name = &operator.node;
     let failed = || OperatorError::api(format!("writing the status of DevicePool {name}"));
@@ -120,7 +155,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
     let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
     operator.count(|writes| &writes.pool);
     match api.patch_status(name, &params, &Patch::Apply(&patch)).await {
-        Ok(_) => return Ok(()),
+        Ok(written) => return Ok(written),
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => return Err(failed()(error)),
     }
@@ -130,26 +165,25 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(OperatorError::api(format!("making DevicePool {name}"))(error)),
     }
-    api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())?;
-    Ok(())
+    api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())
 }
 
 /// The content of the status. Conditions that have not changed keep their times from `before`.
 fn status(
     pool: &Pool,
+    disks: &[DiskView],
     board: &Board,
     pass: &PassSummary,
     config: &NodeConfig,
     before: &DevicePoolStatus,
 ) -> DevicePoolStatus {
-    let disks: Vec<DiskView> = pool.disk_views();
     let sets: Vec<SetOffer> = config
         .sets
         .iter()
         .map(|(name, set)| match set {
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
-                let offer = offer(pool, &disks, pass, rule);
+                let offer = offer(pool, disks, pass, rule);
                 SetOffer {
                     message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
                     ..offer

@@ -74,6 +74,7 @@ mod tests {
             size: 9,
             free: 9,
             erasing: 0,
+            erased: 0,
             volumes: 0,
             partitions: 3,
             standing: Standing::Ready,

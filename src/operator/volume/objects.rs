@@ -146,7 +146,7 @@ impl VolumeApi {
 }
 
 /// Whether it belongs to the volume with this id.
-fn is_of(volume: &PersistentVolume, id: &str) -> bool {
+pub fn is_of(volume: &PersistentVolume, id: &str) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
     csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
 }

@@ -1,5 +1,7 @@
 //! The statuses that an agent writes on a PoolVolume. Pure but for the time of a condition.
 
+use kube::runtime::events::EventType;
+
 use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
@@ -9,7 +11,7 @@ use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
 use crate::operator::volume::marked_health::healths;
-use crate::operator::{bytes::signed, health};
+use crate::operator::{bytes::signed, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
@@ -172,6 +174,17 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
     status.conditions.extend(before.iter().filter(|condition| condition.type_ != HEALTHY).cloned());
     status
+}
+
+/// What is new in the health of a volume.
+pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
+    let health = |object: &PoolVolume| object.status.as_ref().map(|status| status.health.clone()).unwrap_or_default();
+    let recovered = EventNote {
+        type_: EventType::Normal,
+        reason: "VolumeRecovered".to_owned(),
+        note: format!("nothing is wrong with volume {} any more", now.spec.volume_name),
+    };
+    health::events(&health(before), &health(now), recovered)
 }
 
 /// The health of a volume: the list, and the condition with the worst of it.

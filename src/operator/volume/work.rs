@@ -15,6 +15,7 @@ use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
+use crate::operator::event_queue::EventSubject;
 use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
@@ -145,7 +146,8 @@ impl VolumeReconcile {
         }
     }
 
-    /// Writes a status if it differs from the present one, and returns the object after that.
+    /// Writes a status if it differs from the present one, and Events about what is new in its health; returns the
+    /// object after that.
     pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, OperatorError> {
         let status = status::beside_others(object, status);
         if object.status.as_ref() == Some(&status) {
@@ -158,6 +160,9 @@ impl VolumeReconcile {
         let written = self.api().replace_status(&name, &PostParams::default(), &next).await;
         let written = written.map_err(OperatorError::api(format!("writing the status of PoolVolume {name}")))?;
         self.known.learn(written.clone(), sent);
+        for event in status::events(object, &written) {
+            self.operator.events.put(EventSubject::Volume(Box::new(written.clone())), "Checkup", event);
+        }
         Ok(written)
     }
 

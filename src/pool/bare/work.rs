@@ -1,5 +1,7 @@
 //! The background work of a bare device: the erasure of a deleted volume, and zeroing for a block volume.
 
+use std::sync::atomic::Ordering;
+
 use super::{BareDevice, unmap_all, whole};
 use crate::device::label::VolumeUsage;
 use crate::host::{Disk, Extent, zero_for_a_moment};
@@ -58,6 +60,7 @@ impl BareDevice {
                 (claim.erasing, claim.erasing_usage) = (None, None);
                 (claim.clean, claim.size) = (true, size);
             })?;
+            self.erased.fetch_add(1, Ordering::SeqCst);
         } else {
             zero(&*disk, chunk)?;
             self.journal.change_bare(&self.id, |claim| {

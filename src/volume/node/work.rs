@@ -58,14 +58,17 @@ impl Work {
 
     pub(super) fn stage(&self, id: VolumeId, staging: &Path, wish: &AccessType) -> Result<(), Error> {
         let (view, usage) = self.usable(id)?;
-        let table = self.mount_table()?;
+        let (unmounts, table) = (self.health.unmounts(), self.mount_table()?);
         self.prove_unshared(&table, &view)?;
         let AccessType::Mount { flags, .. } = wish else {
             return agreed(usage, wish).map(drop);
         };
         let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
         match at_target(&table, &self.ours(&table, &view), staging) {
-            AtTarget::This(_) => return Ok(()),
+            AtTarget::This(_) => {
+                self.health.mounted(id, staging, unmounts);
+                return Ok(());
+            }
             AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
             AtTarget::Nothing => {}
         }
@@ -73,6 +76,7 @@ impl Work {
         let mounts = self.host.mounts();
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
         mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))?;
+        self.health.mounted(id, staging, self.health.unmounts());
         // A filesystem that could not grow while it was mounted, or whose partition grew while it was not, grows now.
         match kind {
             FsKind::Ext4 => Ok(()),
@@ -139,11 +143,14 @@ impl Work {
     pub(super) fn publish(&self, request: &PublishRequest, staging: &Path, target: &Path) -> Result<(), Error> {
         let (view, usage) = self.usable(request.id)?;
         let kind = agreed(usage, &request.wish)?;
-        let table = self.mount_table()?;
+        let (unmounts, table) = (self.health.unmounts(), self.mount_table()?);
         self.prove_unshared(&table, &view)?;
         let ours = self.ours(&table, &view);
         match at_target(&table, &ours, target) {
-            AtTarget::This(access) if access == request.access => return Ok(()),
+            AtTarget::This(access) if access == request.access => {
+                self.health.mounted(request.id, target, unmounts);
+                return Ok(());
+            }
             AtTarget::This(_) => {
                 let words = format!("the volume is published at {} with another readonly flag", target.display());
                 return Err(Error::Exists(words));
@@ -157,13 +164,11 @@ impl Work {
             return Err(Error::Precondition(words));
         }
         match kind {
-            Some(_) => {
-                self.publish_mount(&ours, staging, target, request.access)?;
-                self.health.mounted(request.id, target, self.health.unmounts());
-                Ok(())
-            }
-            None => self.publish_block(&view, &elsewhere, target, request.access),
+            Some(_) => self.publish_mount(&ours, staging, target, request.access)?,
+            None => self.publish_block(&view, &elsewhere, target, request.access)?,
         }
+        self.health.mounted(request.id, target, self.health.unmounts());
+        Ok(())
     }
 
     fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: TargetAccess) -> Result<(), Error> {
@@ -249,26 +254,25 @@ impl Work {
         let view = self.pool.volume(id)?;
         let path = known_path(id, path)?;
         let condition = self.health.of_volume(&view);
-        let unmounts = self.health.unmounts();
-        let table = self.mount_table()?;
+        let (unmounts, table) = (self.health.unmounts(), self.mount_table()?);
         let ours = self.ours(&table, &view);
-        if !ours.iter().any(|mount| mount.target == path) {
-            if self.health.targets(id).contains(&path) {
-                return Ok(Stats { size: view.size, usage: None, condition: condition.and_unmounted(&path) });
-            }
-            if !condition.is_accessible() && table.iter().any(|mount| mount.target == path) {
-                return Ok(Stats { size: view.size, usage: None, condition });
-            }
-            return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+        if let AtTarget::This(_) = at_target(&table, &ours, &path) {
+            // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
+            self.health.mounted(id, &path, unmounts);
+            let is_block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
+            let usage = if is_block { None } else { measured(self.host.mounts().usage(&path), &condition)? };
+            return Ok(Stats { size: view.size, usage, condition });
         }
-        let block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
-        if block {
-            return Ok(Stats { size: view.size, usage: None, condition });
-        }
-        // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
-        self.health.mounted(id, &path, unmounts);
-        let usage = measured(self.host.mounts().usage(&path), &condition)?;
-        Ok(Stats { size: view.size, usage, condition })
+        let is_its = ours.iter().any(|mount| mount.target == path) || self.health.targets(id).contains(&path);
+        let condition = match (is_its, table.iter().any(|mount| mount.target == path)) {
+            (true, true) => condition.and_covered(&path),
+            (true, false) => condition.and_unmounted(&path),
+            (false, true) if !condition.is_accessible() => condition,
+            (false, _) => {
+                return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+            }
+        };
+        Ok(Stats { size: view.size, usage: None, condition })
     }
 
     pub(super) fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
