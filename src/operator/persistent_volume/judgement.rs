@@ -43,7 +43,7 @@ pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet
         Reported::NotYet => (of_volume(), None),
         Reported::Entries(entries) => {
             // Of the node more is known here, and what is written in each volume may be late.
-            let reasons = entries.iter().map(|entry| HealthReason::from(entry.reason.clone()));
+            let reasons = entries.iter().map(|entry| mark_of(HealthReason::from(entry.reason.clone())));
             (reasons.filter(|reason| !of_node.contains(reason)).collect(), None)
         }
         Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
@@ -60,6 +60,14 @@ pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet
         }
     }
     Judgement { reasons, due }
+}
+
+/// Seed 004 has one word for a PersistentVolume whose device is too small, whoever made it.
+fn mark_of(reason: HealthReason) -> HealthReason {
+    match reason {
+        HealthReason::CapacityAboveDevice => HealthReason::MisMatchedVolSize,
+        reason => reason,
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +92,8 @@ mod tests {
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
         let judged = judge(Counts::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
+        let judged = judge(Counts::Yes(NodeState::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
+        assert_eq!(words(&judged), ["MisMatchedVolSize"]);
     }
 
     #[test]
