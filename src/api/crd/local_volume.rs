@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::operators_group::{definition, operators_kind};
 use super::schema::{column, conditions, node_selector, text, tolerations};
 
 /// A LocalVolume, with its spec as it was written.
@@ -43,29 +44,7 @@ pub struct LocalVolumeStatus {
     pub unmatched_devices_omitted: i64,
 }
 
-impl kube::Resource for LocalVolume {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "LocalVolume".into()
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "local.storage.openshift.io".into()
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "localvolumes".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+operators_kind!(LocalVolume, "v1", "localvolumes");
 
 fn spec() -> Value {
     // The bounds keep the cost of the rule within what the API server allows.
@@ -126,37 +105,16 @@ fn status() -> Value {
 
 /// The CRD, without what all of our CRDs have in common.
 pub fn volume_crd() -> CustomResourceDefinition {
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "localvolumes.local.storage.openshift.io"},
-        "spec": {
-            "group": "local.storage.openshift.io",
-            "scope": "Namespaced",
-            "names": {"kind": "LocalVolume", "listKind": "LocalVolumeList", "plural": "localvolumes",
-                      "singular": "localvolume", "shortNames": ["lvol"], "categories": ["localpool"]},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
-                    column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
-                    column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
-                    column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": "Disks, named by their paths, and the StorageClasses that offer them.",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
-                        "spec": spec(), "status": status(),
-                    },
-                }},
-            }],
-        },
+    let columns = [
+        column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
+        column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
+        column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+    ];
+    let schema = json!({
+        "description": "Disks, named by their paths, and the StorageClasses that offer them.",
+        "required": ["spec"],
+        "properties": {"spec": spec(), "status": status()},
     });
-    serde_json::from_value(crd).expect("the fields of a CRD, spelled out above; a test calls this")
+    definition::<LocalVolume>("lvol", &columns, schema)
 }

@@ -8,6 +8,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::operators_group::{definition, operators_kind};
 use super::schema::{column, integer, text};
 use crate::device::{Fact, FactKind, Facts, FieldRank, NodeName, ResultField, fact_table::in_results};
 
@@ -132,29 +133,7 @@ pub enum DeviceState {
     Unknown,
 }
 
-impl kube::Resource for LocalVolumeDiscoveryResult {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "LocalVolumeDiscoveryResult".into()
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "local.storage.openshift.io".into()
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1alpha1".into()
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "localvolumediscoveryresults".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+operators_kind!(LocalVolumeDiscoveryResult, "v1alpha1", "localvolumediscoveryresults");
 
 fn device() -> Value {
     let mut fields: Map<String, Value> =
@@ -195,64 +174,44 @@ fn schema(fact: &Fact, field: ResultField) -> Value {
 
 /// The CRD, without what all of our CRDs have in common.
 pub fn discovery_result_crd() -> CustomResourceDefinition {
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "localvolumediscoveryresults.local.storage.openshift.io"},
-        "spec": {
-            "group": "local.storage.openshift.io",
-            "scope": "Namespaced",
-            "names": {"kind": "LocalVolumeDiscoveryResult", "listKind": "LocalVolumeDiscoveryResultList",
-                      "plural": "localvolumediscoveryresults", "singular": "localvolumediscoveryresult",
-                      "shortNames": ["lvdr"], "categories": ["localpool"]},
-            "versions": [{
-                "name": "v1alpha1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("Node", "string", ".spec.nodeName"),
-                    column("Devices", "integer", ".status.deviceCount"),
-                    column("Available", "integer", ".status.availableCount"),
-                    column("Changed", "date", ".status.discoveredTimeStamp"),
-                    column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": "The devices of one node. It stays when discovery ends; delete it when you do not \
-                                    need it any more.",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
-                        "spec": {
-                            "type": "object",
-                            "x-kubernetes-preserve-unknown-fields": true,
-                            "required": ["nodeName"],
-                            "properties": {"nodeName": {
-                                "type": "string",
-                                "minLength": 1,
-                                "x-kubernetes-validations": [
-                                    {"rule": "self == oldSelf", "message": "a result always belongs to the same node"},
-                                ],
-                            }},
-                        },
-                        "status": {
-                            "type": "object",
-                            "x-kubernetes-preserve-unknown-fields": true,
-                            "properties": {
-                                "discoveredTimeStamp": text("When a change of the devices was last found."),
-                                "discoveredDevices": {"type": "array", "x-kubernetes-list-type": "atomic", "items": device()},
-                                "deviceCount": {"type": "integer", "format": "int64"},
-                                "availableCount": {"type": "integer", "format": "int64"},
-                                "omittedCount": integer("The number of devices that did not fit into the object."),
-                            },
-                        },
-                    },
+    let columns = [
+        column("Node", "string", ".spec.nodeName"),
+        column("Devices", "integer", ".status.deviceCount"),
+        column("Available", "integer", ".status.availableCount"),
+        column("Changed", "date", ".status.discoveredTimeStamp"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+    ];
+    let schema = json!({
+        "description": "The devices of one node. It stays when discovery ends; delete it when you do not \
+                        need it any more.",
+        "required": ["spec"],
+        "properties": {
+            "spec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "required": ["nodeName"],
+                "properties": {"nodeName": {
+                    "type": "string",
+                    "minLength": 1,
+                    "x-kubernetes-validations": [
+                        {"rule": "self == oldSelf", "message": "a result always belongs to the same node"},
+                    ],
                 }},
-            }],
+            },
+            "status": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {
+                    "discoveredTimeStamp": text("When a change of the devices was last found."),
+                    "discoveredDevices": {"type": "array", "x-kubernetes-list-type": "atomic", "items": device()},
+                    "deviceCount": {"type": "integer", "format": "int64"},
+                    "availableCount": {"type": "integer", "format": "int64"},
+                    "omittedCount": integer("The number of devices that did not fit into the object."),
+                },
+            },
         },
     });
-    serde_json::from_value(crd).expect("the fields of a CRD, spelled out above; a test calls this")
+    definition::<LocalVolumeDiscoveryResult>("lvdr", &columns, schema)
 }
 
 #[cfg(test)]

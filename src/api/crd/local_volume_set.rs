@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::operators_group::{definition, operators_kind};
 use super::schema::{column, conditions, node_selector, text, tolerations};
 use crate::claim::{EXPRESSION_MAX_BYTES, ElementKind, LIST_FILTERS};
 
@@ -43,29 +44,7 @@ pub struct LocalVolumeSetStatus {
     pub would_take_devices_omitted: i64,
 }
 
-impl kube::Resource for LocalVolumeSet {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "LocalVolumeSet".into()
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "local.storage.openshift.io".into()
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1alpha1".into()
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "localvolumesets".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+operators_kind!(LocalVolumeSet, "v1alpha1", "localvolumesets");
 
 fn texts(description: &str) -> Value {
     json!({"type": "array", "items": {"type": "string"}, "nullable": true, "description": description})
@@ -185,39 +164,18 @@ fn status() -> Value {
 
 /// The CRD, without what all of our CRDs have in common.
 pub fn set_crd() -> CustomResourceDefinition {
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "localvolumesets.local.storage.openshift.io"},
-        "spec": {
-            "group": "local.storage.openshift.io",
-            "scope": "Namespaced",
-            "names": {"kind": "LocalVolumeSet", "listKind": "LocalVolumeSetList", "plural": "localvolumesets",
-                      "singular": "localvolumeset", "shortNames": ["lvset"], "categories": ["localpool"]},
-            "versions": [{
-                "name": "v1alpha1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("StorageClass", "string", ".spec.storageClassName"),
-                    column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
-                    column("Partitions", "integer", ".status.totalProvisionedPartitionCount"),
-                    column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
-                    column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
-                    column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": "Which local disks of which nodes may be used for volumes, and how.",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
-                        "spec": spec(), "status": status(),
-                    },
-                }},
-            }],
-        },
+    let columns = [
+        column("StorageClass", "string", ".spec.storageClassName"),
+        column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
+        column("Partitions", "integer", ".status.totalProvisionedPartitionCount"),
+        column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
+        column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+    ];
+    let schema = json!({
+        "description": "Which local disks of which nodes may be used for volumes, and how.",
+        "required": ["spec"],
+        "properties": {"spec": spec(), "status": status()},
     });
-    serde_json::from_value(crd).expect("the fields of a CRD, spelled out above; a test calls this")
+    definition::<LocalVolumeSet>("lvset", &columns, schema)
 }

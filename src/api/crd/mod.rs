@@ -9,6 +9,7 @@ mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
+mod operators_group;
 mod pool_volume;
 mod pruning;
 mod schema;
@@ -34,8 +35,6 @@ pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus};
 pub use volume_reason::VolumeReason;
 
-/// Group of our own objects.
-pub const GROUP: &str = "localpool.dev";
 /// Keeps the object of a volume until its node's agent lets it go.
 pub const FINALIZER: &str = "localpool.dev/volume";
 /// On each CRD: the number of the schema that this code was built with.
