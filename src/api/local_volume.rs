@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
-use super::strict::{At, Case, Field, Invalid, Problems};
+use super::strict::{Case, Field, Invalid, Problems};
 use super::tolerations::read_tolerations;
 use crate::claim::{Blankness, Filter, NamedPaths, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
 use crate::host::FsKind;
 
-pub const API_VERSION: &str = "local.storage.openshift.io/v1";
+const API_VERSION: &str = "local.storage.openshift.io/v1";
 pub const KIND: &str = "LocalVolume";
 
 /// One LocalVolume for one node: a rule for each of its classes, or everything that is wrong with it.
@@ -28,23 +28,8 @@ pub fn parse_volume(value: &Value, node: &Node, position: u32) -> Result<Vec<Rul
 }
 
 fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Vec<Rule>> {
-    let mut object = At::new(value, "", problems).object();
-    let kind = object.field(&["kind"]).required();
-    if kind.string().is_some_and(|kind| kind != KIND) {
-        kind.problem(format!("is not {KIND}"));
-        return None;
-    }
-    let version = object.field(&["apiVersion"]).required();
-    if version.string().is_some_and(|version| version != API_VERSION) {
-        version.problem(format!("is not {API_VERSION}"));
-    }
-    let metadata = metadata::read(object.field(&["metadata"]));
-    let mut spec = object.field(&["spec"]).required().object();
-    object.ignore(&["status"]);
-    object.finish();
-    if !spec.is_given() {
-        return None;
-    }
+    let not_it = format!("is not {KIND}");
+    let (metadata, mut spec) = metadata::read_object(value, (API_VERSION, KIND), &not_it, problems)?;
     let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
     let tolerations = read_tolerations(&spec.field(&["tolerations"]));
     let states = [("Managed", false), ("Force", false), ("Unmanaged", true), ("Removed", true), ("", false)];

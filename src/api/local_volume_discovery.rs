@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::crd::DISCOVERY_NAME;
 use super::metadata;
 use super::node_selector::{self, Node};
-use super::strict::{At, Invalid, Problems};
+use super::strict::{Invalid, Object, Problems};
 use super::tolerations::read_tolerations;
 use crate::claim::NodeMatch;
 
@@ -24,7 +24,7 @@ pub struct DiscoverySpec {
 pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Invalid> {
     let problems = Problems::default();
     let read = {
-        let mut object = At::new(value, "", &problems).object();
+        let mut object = Object::root(value, &problems);
         object.ignore(&["apiVersion", "kind", "status"]);
         let metadata = metadata::read(object.field(&["metadata"]));
         if metadata.is_some_and(|metadata| metadata.set.name.name != DISCOVERY_NAME) {

@@ -15,7 +15,7 @@ use super::documents::{self, Document};
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::set_error::SetError;
-use super::strict::{At, Case, Field, Invalid, Object, Problem, Problems};
+use super::strict::{Case, Field, Invalid, Object, Problem, Problems};
 use super::tolerations::read_tolerations;
 use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
@@ -85,24 +85,8 @@ pub fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Inva
 }
 
 fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Rule> {
-    let mut object = At::new(value, "", problems).object();
-    let kind = object.field(&["kind"]).required();
-    if kind.string().is_some_and(|kind| kind != KIND) {
-        // More problems about another kind's fields would not help.
-        kind.problem(format!("is neither {KIND} nor {}: only these say which disks may be used", local_volume::KIND));
-        return None;
-    }
-    let version = object.field(&["apiVersion"]).required();
-    if version.string().is_some_and(|version| version != API_VERSION) {
-        version.problem(format!("is not {API_VERSION}"));
-    }
-    let metadata = metadata::read(object.field(&["metadata"]));
-    let spec = object.field(&["spec"]).required().object();
-    object.ignore(&["status"]);
-    object.finish();
-    if !spec.is_given() {
-        return None;
-    }
+    let neither = format!("is neither {KIND} nor {}: only these say which disks may be used", local_volume::KIND);
+    let (metadata, spec) = metadata::read_object(value, (API_VERSION, KIND), &neither, problems)?;
     read_spec(spec, metadata, node, position)
 }
 

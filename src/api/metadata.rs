@@ -1,11 +1,13 @@
-//! The identity of an object: `metadata`, as far as a set or a LocalVolume needs it.
+//! The head of an object: its kind and its `metadata`, as far as a set or a LocalVolume needs them.
 //!
-//! Takes in the field, gives out name, UID and age. An object that no API server has seen gets a UID that is derived
+//! Takes in the object or the field, gives out name, UID and age, and the spec to be read. An object that no API server has seen gets a UID that is derived
 //! from its name, so that it is the same object at the next start.
 
 use uuid::Uuid;
 
-use super::strict::Field;
+use serde_json::Value;
+
+use super::strict::{Field, Object, Problems};
 use crate::device::{SetName, label::SetRef};
 
 /// The UUID namespace for the UIDs of objects that come from a file.
@@ -32,6 +34,31 @@ pub struct Metadata {
     pub set: SetRef,
     /// Seconds since the epoch; `None` if not given.
     pub created: Option<i64>,
+}
+
+/// Reads an object up to its spec; `None` if it has no spec, or is of another kind, which `otherwise` tells: more
+/// problems about another kind's fields would not help.
+pub fn read_object<'v, 'p>(
+    value: &'v Value,
+    (api_version, kind): (&str, &str),
+    otherwise: &str,
+    problems: &'p Problems,
+) -> Option<(Option<Metadata>, Object<'v, 'p>)> {
+    let mut object = Object::root(value, problems);
+    let kind_field = object.field(&["kind"]).required();
+    if kind_field.string().is_some_and(|other| other != kind) {
+        kind_field.problem(otherwise);
+        return None;
+    }
+    let version = object.field(&["apiVersion"]).required();
+    if version.string().is_some_and(|other| other != api_version) {
+        version.problem(format!("is not {api_version}"));
+    }
+    let metadata = read(object.field(&["metadata"]));
+    let spec = object.field(&["spec"]).required().object();
+    object.ignore(&["status"]);
+    object.finish();
+    spec.is_given().then_some((metadata, spec))
 }
 
 /// Reads the field; `None` if it has no usable name.
@@ -96,12 +123,12 @@ fn rfc3339(text: &str) -> Option<i64> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::strict::{At, Problems};
+    use super::super::strict::Problems;
     use super::*;
 
     fn parse(metadata: &Value) -> (Option<Metadata>, Vec<String>) {
         let (value, problems) = (json!({"metadata": metadata}), Problems::default());
-        let mut object = At::new(&value, "", &problems).object();
+        let mut object = Object::root(&value, &problems);
         let read = read(object.field(&["metadata"]));
         object.finish();
         (read, problems.into_vec().iter().map(ToString::to_string).collect())

@@ -6,7 +6,7 @@
 
 pub mod crd;
 mod documents;
-pub mod local_volume;
+mod local_volume;
 mod local_volume_discovery;
 mod local_volume_set;
 mod metadata;

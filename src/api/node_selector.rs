@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::strict::{At, Case, Field, Object, Problems};
+use super::strict::{Case, Field, Object, Problems};
 use crate::claim::NodeMatch;
 use crate::device::NodeName;
 
@@ -67,7 +67,7 @@ pub fn read(field: Field<'_, '_>, node: &Node) -> NodeMatch {
 pub fn may_select(selector: &Value, node: &Node) -> bool {
     let problems = Problems::default();
     let fields = json!({"selector": selector});
-    let mut object = At::new(&fields, "", &problems).object();
+    let mut object = Object::root(&fields, &problems);
     let answer = read(object.field(&["selector"]), node);
     object.finish();
     answer == NodeMatch::Selected || !problems.into_vec().is_empty()
@@ -164,7 +164,7 @@ mod tests {
 
     fn select(selector: &Value) -> (NodeMatch, Vec<String>) {
         let (value, problems) = (json!({"s": selector}), Problems::default());
-        let mut object = At::new(&value, "", &problems).object();
+        let mut object = Object::root(&value, &problems);
         let answer = read(object.field(&["s"]), &node());
         object.finish();
         (answer, problems.into_vec().iter().map(ToString::to_string).collect())

@@ -80,14 +80,6 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// A value with its path.
-#[derive(Clone, Copy, Debug)]
-pub struct At<'v, 'p> {
-    value: &'v Value,
-    path: &'p str,
-    problems: &'p Problems,
-}
-
 /// A field that was looked up: its path, and the value if it is there and not null.
 pub struct Field<'v, 'p> {
     path: String,
@@ -104,17 +96,12 @@ pub struct Object<'v, 'p> {
     problems: &'p Problems,
 }
 
-impl<'v, 'p> At<'v, 'p> {
-    pub fn new(value: &'v Value, path: &'p str, problems: &'p Problems) -> Self {
-        Self { value, path, problems }
-    }
-
-    pub fn object(self) -> Object<'v, 'p> {
-        Field { path: self.path.to_owned(), value: Some(self.value), problems: self.problems }.object()
-    }
-}
-
 impl<'v, 'p> Object<'v, 'p> {
+    /// A whole document.
+    pub fn root(value: &'v Value, problems: &'p Problems) -> Self {
+        Field { path: String::new(), value: Some(value), problems }.object()
+    }
+
     /// A field by any of its spellings. Problems name the one that was given, or else the first.
     pub fn field(&mut self, spellings: &[&'static str]) -> Field<'v, 'p> {
         self.asked.extend(spellings);
@@ -305,7 +292,7 @@ mod tests {
 
     fn problems(value: &Value, read: impl FnOnce(&mut Object<'_, '_>)) -> Vec<String> {
         let problems = Problems::default();
-        let mut object = At::new(value, "", &problems).object();
+        let mut object = Object::root(value, &problems);
         read(&mut object);
         object.finish();
         problems.into_vec().iter().map(ToString::to_string).collect()

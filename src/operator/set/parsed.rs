@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::api::{
     Invalid, Node,
     crd::{LocalVolume, LocalVolumeSet},
-    local_volume,
     node_selector::may_select,
     parse_set, parse_volume,
 };
@@ -23,8 +22,6 @@ pub type ParsedRules = Arc<Result<Vec<Rule>, Invalid>>;
 
 /// A kind of object that says which disks may be used.
 pub trait SetObject: Resource<DynamicType = ()> + Serialize {
-    const API_VERSION: &str;
-
     fn spec(&self) -> &Value;
 
     fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Invalid>;
@@ -34,8 +31,6 @@ pub trait SetObject: Resource<DynamicType = ()> + Serialize {
 }
 
 impl SetObject for LocalVolumeSet {
-    const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
-
     fn spec(&self) -> &Value {
         &self.spec
     }
@@ -50,8 +45,6 @@ impl SetObject for LocalVolumeSet {
 }
 
 impl SetObject for LocalVolume {
-    const API_VERSION: &str = local_volume::API_VERSION;
-
     fn spec(&self) -> &Value {
         &self.spec
     }
@@ -118,7 +111,7 @@ impl<K: SetObject> Parsed<K> {
 fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Invalid> {
     let mut value = serde_json::to_value(object).map_err(Invalid::whole)?;
     // Items of a list may come without these fields.
-    (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));
+    (value["apiVersion"], value["kind"]) = (json!(K::api_version(&())), json!(K::kind(&())));
     K::parse(&value, node)
 }
 
