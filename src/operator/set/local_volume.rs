@@ -7,10 +7,11 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::class::Class;
+use super::offers::{Offers, claimed, count, listed, offers_of, sum, unmatched};
 use super::parsed::{ParsedRules, selected};
-use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, events, nearest};
+use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, events};
 use crate::api::Invalid;
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
     bytes::{int32, unsigned},
@@ -52,19 +53,10 @@ pub fn read(volume: &LocalVolume, reading: &ParsedRules, nodes: &[impl AsRef<Kub
     }
 }
 
-/// What one node reports of one class.
-pub type Offers<'a> = Vec<(NodeName, &'a SetOffer)>;
-
 /// What the nodes report of its classes.
 pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
     let object = SetName::new(volume.namespace().unwrap_or_default(), volume.name_any());
-    let mut offers = Vec::new();
-    for pool in pools {
-        let all = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
-        let own = all.iter().filter(|offer| offer.set_name().is_class_of(&object));
-        offers.extend(own.map(|offer| (pool.node(), offer)));
-    }
-    offers
+    offers_of(pools, |of| of.is_class_of(&object))
 }
 
 /// The status, and what is new in it.
@@ -89,34 +81,26 @@ pub fn decide(
         conditions.extend(worst.map(|state| now(CLASS, state)));
     }
     let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
-    let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
-    let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
-    let unmatched =
-        |node: &NodeName, one: &Unmatched| json!({"node": node, "device": one.device, "reason": one.reason});
-    let unmatched = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| unmatched(node, one)).collect());
-    let (unmatched_devices, cut) = nearest(unmatched.collect());
-    let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
+    let (missing_device_paths, missing_device_paths_omitted) =
+        listed(offers, |offer| &offer.missing_device_paths, gone);
+    let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
     let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
     let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
     let status = LocalVolumeStatus {
         observed_generation: generation.unwrap_or_default(),
         management_state: state.unwrap_or("Managed").to_owned(),
         ready_replicas: int32(nodes.len()),
-        total_provisioned_device_count: int32(devices(offers)),
+        total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
         missing_device_paths,
         missing_device_paths_omitted,
         unmatched_devices,
-        unmatched_devices_omitted: omitted,
+        unmatched_devices_omitted,
         conditions,
     };
     let mut events = events(&before.conditions, &status.conditions);
     // The condition names each missing disk; there is one Event, when the condition turns.
     events.dedup();
     (status, events)
-}
-
-fn devices(offers: &Offers<'_>) -> usize {
-    offers.iter().map(|(_, offer)| unsigned::<usize>(offer.devices)).sum()
 }
 
 fn valid(read: &LocalVolumeSummary) -> ConditionState {
@@ -145,9 +129,6 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
 fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
-    let devices = devices(offers);
-    let on: BTreeSet<&NodeName> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
-    let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     let problem = match read {
         LocalVolumeSummary::Invalid(problems) => {
             Some(("Invalid", format!("nothing new is claimed: {}", problems.first())))
@@ -161,12 +142,7 @@ fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
         }
         LocalVolumeSummary::Valid { .. } => None,
     };
-    match (devices > 0, problem) {
-        (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),
-        (true, Some((_, words))) => (true, "DevicesClaimed", format!("{}; {words}", claimed())),
-        (false, Some((reason, words))) => (false, reason, words),
-        (false, None) => (false, "NoDevices", with_words("no device is claimed yet".to_owned(), offers)),
-    }
+    claimed(offers, problem, |message| with_words(message, offers))
 }
 
 /// The nodes' reports, after the main message: why devices are not taken, and which are missing.
@@ -195,7 +171,7 @@ mod tests {
 
     use super::super::parsed::Parsed;
     use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
 
     fn reading(volume: &LocalVolume) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(volume.clone())]).remove(0)

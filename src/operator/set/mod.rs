@@ -7,6 +7,7 @@ pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;
 pub(in crate::operator) mod local_volume;
 pub(in crate::operator) mod node_config;
+mod offers;
 pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
 #[cfg(test)]

@@ -1,20 +1,19 @@
 //! The status of each LocalVolumeSet, from what the nodes report of it. Pure but for the clock of conditions.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::class::Class;
+use super::offers::{Offers, claimed, count, listed, offers_of, sum, unmatched};
 use super::parsed::{ParsedRules, selected};
 use crate::api::Invalid;
-use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
+use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
-    bytes::{int32, signed, unsigned},
+    bytes::{int32, unsigned},
     condition::{ConditionState, condition},
     event::{EventNote, clip},
 };
@@ -25,8 +24,6 @@ pub const AVAILABLE: &str = "Available";
 pub const VALID: &str = "Valid";
 /// The provisioner of the StorageClass is our driver.
 pub const CLASS: &str = "StorageClassReady";
-/// At most this many devices that were not taken are named.
-const LEFT: usize = 64;
 /// At most this many nodes are named in a message.
 pub const NAMED: usize = 5;
 
@@ -56,18 +53,10 @@ pub fn read(set: &LocalVolumeSet, reading: &ParsedRules, nodes: &[impl AsRef<Kub
     }
 }
 
-/// What the nodes report of a set, by node.
-pub fn offers<'a>(
-    set: &LocalVolumeSet,
-    pools: impl IntoIterator<Item = &'a DevicePool>,
-) -> BTreeMap<NodeName, &'a SetOffer> {
+/// What the nodes report of a set.
+pub fn offers<'a>(set: &LocalVolumeSet, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
     let name = SetName::new(set.namespace().unwrap_or_default(), set.name_any());
-    let of = |pool: &'a DevicePool| {
-        let offers = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
-        let offer = offers.iter().find(|offer| offer.set_name() == name)?;
-        Some((pool.node(), offer))
-    };
-    pools.into_iter().filter_map(of).collect()
+    offers_of(pools, |of| *of == name)
 }
 
 /// The status, and what is new in it.
@@ -75,7 +64,7 @@ pub fn decide(
     set: &LocalVolumeSet,
     read: &SetSummary,
     class: Option<&Class>,
-    offers: &BTreeMap<NodeName, &SetOffer>,
+    offers: &Offers<'_>,
 ) -> (LocalVolumeSetStatus, Vec<EventNote>) {
     let before = set.status.clone().unwrap_or_default();
     let generation = set.metadata.generation;
@@ -86,43 +75,21 @@ pub fn decide(
     if let (SetSummary::Valid { class: name, .. }, Some(class)) = (read, class) {
         conditions.push(now(CLASS, class_condition(name, class)));
     }
-    let count = |of: fn(&SetOffer) -> i64| {
-        let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
-        int32(sum)
-    };
-    let unmatched =
-        |node: &NodeName, one: &Unmatched| json!({"node": node, "device": one.device, "reason": one.reason});
-    let unmatched = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| unmatched(node, one)).collect());
-    let (unmatched_devices, unmatched_cut) = nearest(unmatched.collect());
-    let would = |node: &NodeName, device: &String| json!({"node": node, "device": device});
-    let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
-    let (would_take_devices, would_cut) = nearest(would.collect());
-    let omitted = |of: fn(&SetOffer) -> i64| offers.values().map(|offer| of(offer).max(0)).fold(0, i64::saturating_add);
+    let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
+    let shown = |node: &NodeName, device: &String| json!({"node": node, "device": device});
+    let (would_take_devices, would_cut) = listed(offers, |offer| &offer.would_take, shown);
     let status = LocalVolumeSetStatus {
-        total_provisioned_device_count: count(|offer| offer.devices),
-        total_provisioned_partition_count: count(|offer| offer.partitions),
+        total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
+        total_provisioned_partition_count: int32(sum(offers, |offer| offer.partitions)),
         observed_generation: generation.unwrap_or_default(),
         unmatched_devices,
-        unmatched_devices_omitted: omitted(|offer| offer.unmatched_omitted).saturating_add(unmatched_cut),
+        unmatched_devices_omitted,
         would_take_devices,
-        would_take_devices_omitted: omitted(|offer| offer.would_take_omitted).saturating_add(would_cut),
+        would_take_devices_omitted: sum(offers, |offer| offer.would_take_omitted).saturating_add(would_cut),
         conditions,
     };
     let events = events(&before.conditions, &status.conditions);
     (status, events)
-}
-
-/// Each node has a list that begins with the most important item. Returns as much of the beginning of each list as
-/// there is room for, and the number of items without room. The items of one node stay together.
-pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
-    let of_node =
-        |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
-    let mut all: Vec<(usize, usize, Value)> = nodes.into_iter().enumerate().flat_map(of_node).collect();
-    let omitted = signed(all.len().saturating_sub(LEFT));
-    all.sort_by_key(|(at, node, _)| (*at, *node));
-    all.truncate(LEFT);
-    all.sort_by_key(|(at, node, _)| (*node, *at));
-    (all.into_iter().map(|(_, _, one)| one).collect(), omitted)
 }
 
 fn valid(read: &SetSummary) -> ConditionState {
@@ -133,10 +100,7 @@ fn valid(read: &SetSummary) -> ConditionState {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> ConditionState {
-    let devices: usize = offers.values().map(|offer| unsigned::<usize>(offer.devices)).sum();
-    let on = offers.values().filter(|offer| offer.devices > 0).count();
-    let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
+fn available(read: &SetSummary, offers: &Offers<'_>) -> ConditionState {
     let problem = match read {
         SetSummary::Invalid(problems) => Some(("Invalid", format!("nothing new is claimed: {}", problems.first()))),
         SetSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
@@ -145,24 +109,19 @@ fn available(read: &SetSummary, offers: &BTreeMap<NodeName, &SetOffer>) -> Condi
         SetSummary::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
         SetSummary::Valid { .. } => None,
     };
-    match (devices > 0, problem) {
-        (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),
-        (true, Some((_, words))) => (true, "DevicesClaimed", format!("{}; {words}", claimed())),
-        (false, Some((reason, words))) => (false, reason, words),
-        (false, None) => (false, "NoDevices", with_words("no device is claimed yet".to_owned(), offers)),
-    }
+    claimed(offers, problem, |message| with_words(message, offers))
 }
 
-fn would_take(offers: &BTreeMap<NodeName, &SetOffer>) -> String {
+fn would_take(offers: &Offers<'_>) -> String {
     let more = |offer: &SetOffer| unsigned::<usize>(offer.would_take_omitted);
-    let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
-    let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
+    let devices: usize = offers.iter().map(|(_, offer)| offer.would_take.len().saturating_add(more(offer))).sum();
+    let on = offers.iter().filter(|(_, offer)| !offer.would_take.is_empty()).count();
     let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));
     with_words(would, offers)
 }
 
 /// The nodes' reports of the set, after the main message.
-fn with_words(first: String, offers: &BTreeMap<NodeName, &SetOffer>) -> String {
+fn with_words(first: String, offers: &Offers<'_>) -> String {
     let reports: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
     match reports.len() {
@@ -190,10 +149,6 @@ pub fn class_condition(name: &str, class: &Class) -> ConditionState {
     }
 }
 
-pub fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 /// One Event for each condition that has turned.
 pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
     let turned = |condition: &&Condition| {
@@ -217,10 +172,11 @@ pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::offers::LEFT;
     use super::super::parsed::Parsed;
     use super::super::sample::{node, set};
     use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
 
     fn reading(set: &LocalVolumeSet) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(set.clone())]).remove(0)
@@ -326,7 +282,7 @@ mod tests {
             SetSummary::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
         );
         let none: [Arc<KubeNode>; 0] = [];
-        let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &BTreeMap::new()).0;
+        let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &Vec::new()).0;
         assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");
     }
 
@@ -335,10 +291,10 @@ mod tests {
         let set = set("disks", "fast");
         let read = read(&set, &reading(&set), &[node("a", &[])]);
         let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
-        let (status, events) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
+        let (status, events) = decide(&set, &read, Some(&foreign), &Vec::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
         assert!(events[0].note.contains("other.example") && events[0].note.contains("parameters.class fast"));
-        let (_, events) = decide(&set, &read, Some(&Class::Missing), &BTreeMap::new());
+        let (_, events) = decide(&set, &read, Some(&Class::Missing), &Vec::new());
         assert!(events.is_empty(), "it is being made");
     }
 
