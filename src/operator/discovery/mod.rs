@@ -13,11 +13,15 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::client;
 use super::error::{OperatorError, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::device::NodeName;
 use crate::host::Backoff;
 use crate::show::DeviceRow;
+
+/// The name of a node's result.
+pub use self::result::name as result_name;
 
 /// The field manager of results.
 const MANAGER: &str = "localpool-discovery";
@@ -26,8 +30,6 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// The wait after a failed write: the first one, and the longest.
 const RESULT_RETRY: Duration = Duration::from_secs(1);
 const RESULT_RETRY_AT_MOST: Duration = Duration::from_secs(60);
-/// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(10);
 /// How many times the API server may refuse a write before the process ends, so that everybody sees it.
 const REFUSALS: u32 = 5;
 
@@ -163,15 +165,5 @@ async fn within<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, OperatorError> {
     let what = format!("{verb} the LocalVolumeDiscoveryResult {} of node {node}", result::name(node));
-    match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(OperatorError::api(what)),
-        Err(_) => {
-            Err(OperatorError::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs())))
-        }
-    }
-}
-
-/// The name of a node's result.
-pub fn result_name(node: &NodeName) -> String {
-    result::name(node)
+    client::within(&what, request).await
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::{Event as NewEvent, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
@@ -26,14 +25,13 @@ use tokio::task::JoinSet;
 
 use crate::api::{
     DiscoverySpec, Invalid, Node,
-    crd::{
-        DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
-    },
+    crd::{DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd},
     parse_discovery,
 };
 use crate::host::Backoff;
 use crate::operator::{
     client::within,
+    crd_owner::Whose,
     error::{HOW, OperatorError, error_message},
     metrics::Metrics,
     set::parsed::selected,
@@ -186,11 +184,9 @@ impl Discoveries {
 
     /// Whether the CRD is ours: under the CRD of the Local Storage Operator the objects belong to that operator.
     async fn is_ours(&self) -> Result<bool, OperatorError> {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let name = discovery_crd().name_any();
-        let crd = within(&format!("reading the CRD {name}"), api.get(&name)).await?;
-        let ours = has_our_schema(&crd);
+        let ours = Whose::of::<LocalVolumeDiscovery>(&self.client).are_ours().await?;
         if !ours {
+            let name = discovery_crd().name_any();
             tracing::warn!(
                 "the CRD {name} is not of this version of localpool, so its objects are ignored; {HOW} replaces it \
                  (with the chart's value crds.takeOwnership, if it belongs to the Local Storage Operator)"
