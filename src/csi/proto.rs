@@ -2,9 +2,9 @@
 //!
 //! Requests that carry secrets print without them (`{:?}` ends in `..`), so a request may be logged.
 
-pub use generated::*;
+pub use generated::csi::*;
+pub use generated::{agent, registration};
 
-/// The Container Storage Interface.
 #[allow(
     clippy::all,
     clippy::allow_attributes_without_reason,
@@ -12,30 +12,21 @@ pub use generated::*;
     reason = "prost and tonic wrote it"
 )]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
-    include!(concat!(env!("OUT_DIR"), "/csi.v1.debug.rs"));
-}
+    /// The Container Storage Interface.
+    pub mod csi {
+        include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
+        include!(concat!(env!("OUT_DIR"), "/csi.v1.debug.rs"));
+    }
 
-/// The node agent's own service.
-#[allow(
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    clippy::too_many_lines,
-    reason = "prost and tonic wrote it"
-)]
-pub mod agent {
-    include!(concat!(env!("OUT_DIR"), "/localpool.agent.v1.rs"));
-}
+    /// The node agent's own service.
+    pub mod agent {
+        include!(concat!(env!("OUT_DIR"), "/localpool.agent.v1.rs"));
+    }
 
-/// kubelet's plugin registration.
-#[allow(
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    clippy::too_many_lines,
-    reason = "prost and tonic wrote it"
-)]
-pub mod registration {
-    include!(concat!(env!("OUT_DIR"), "/pluginregistration.rs"));
+    /// kubelet's plugin registration.
+    pub mod registration {
+        include!(concat!(env!("OUT_DIR"), "/pluginregistration.rs"));
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +71,7 @@ mod tests {
         // Counted by name in the text, which depends neither on the descriptor that build.rs reads nor on the mark.
         let secrets = include_str!("../../proto/csi.proto").matches("> secrets = ").count();
         assert!(secrets > 0);
-        assert_eq!(generated::MESSAGES_WITH_SECRETS.len(), secrets);
+        assert_eq!(generated::csi::MESSAGES_WITH_SECRETS.len(), secrets);
     }
 
     #[test]
