@@ -47,9 +47,6 @@ pub struct AgentHandle {
     requests: Sender<Request>,
 }
 
-/// The thread itself, to be joined at the end.
-pub struct AgentThread(JoinHandle<()>);
-
 /// The thread is gone: the process is stopping.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent is stopping")]
@@ -62,7 +59,7 @@ impl AgentHandle {
         pool: Arc<Pool>,
         events: Option<DeviceEvents>,
         after_pass: impl FnMut(&PassReport) + Send + 'static,
-    ) -> (Self, AgentThread) {
+    ) -> (Self, JoinHandle<()>) {
         let (requests, inbox) = mpsc::channel();
         if let Some(events) = events {
             let outbox = requests.clone();
@@ -73,7 +70,7 @@ impl AgentHandle {
             let _ = outbox.send(Request::Look);
         });
         let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, after_pass));
-        (Self { requests }, AgentThread(thread))
+        (Self { requests }, thread)
     }
 
     /// Every device of the machine, as the last pass saw it. Blocks.
@@ -99,15 +96,6 @@ impl AgentHandle {
         let (reply, answer) = mpsc::channel();
         self.requests.send(request(reply)).map_err(|_| Stopped)?;
         answer.recv().map_err(|_| Stopped)
-    }
-}
-
-impl AgentThread {
-    /// Waits for its end; a bug that ended it goes on in the caller. Blocks.
-    pub fn join(self) {
-        if let Err(bug) = self.0.join() {
-            std::panic::resume_unwind(bug);
-        }
     }
 }
 
@@ -297,7 +285,7 @@ mod tests {
         assert_eq!(passes.recv().expect("a pass"), says(["new", "old", "old"]));
         assert_eq!(host.health_asked(), 4);
         agent_handle.stop();
-        thread.join();
+        thread.join().expect("no bug");
     }
 
     #[test]
@@ -328,7 +316,7 @@ mod tests {
             agent_handle.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
         assert_eq!(names, ["sda", "sdb"]);
         agent_handle.stop();
-        thread.join();
+        thread.join().expect("no bug");
         // One at first, and then at most one in each time of settling, with the looks that it makes due.
         let most = (2 + began.elapsed().as_secs()).saturating_mul(u64::try_from(AT_ONCE).expect("a few"));
         assert!(passes.load(Ordering::SeqCst) <= most, "{passes:?} passes");

@@ -18,8 +18,9 @@ use crate::csi::{
 };
 use crate::device::{NodeName, Owner};
 use crate::host::{DryHost, Host, StateDir, StateStore as _, chain};
+use crate::operator::node::CLUSTER_FILE;
 use crate::pool::{JOURNAL, Pool};
-use crate::role::{AGENT_SOCKET, machine, node::CLUSTER_FILE, observer, sets};
+use crate::role::{AGENT_SOCKET, machine, observer, sets};
 use crate::show::devices::{Format, render};
 use crate::volume::VolumeId;
 
@@ -32,10 +33,8 @@ pub struct Local {
 }
 
 pub fn devices(local: &Local, output: Format) -> Result<String> {
-    if let Some(text) = ask(local, async |mut agent| {
-        let request = InventoryRequest { output: output.name().to_owned() };
-        Ok(agent.inventory(request).await?.into_inner().text)
-    })? {
+    let request = InventoryRequest { output: output.name().to_owned() };
+    if let Some(text) = ask(local, async |mut agent| Ok(agent.inventory(request).await?.into_inner().text))? {
         return Ok(text);
     }
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
@@ -46,24 +45,16 @@ pub fn devices(local: &Local, output: Format) -> Result<String> {
 }
 
 pub fn volumes(local: &Local, output: Format) -> Result<String> {
-    if let Some(text) = ask(local, async |mut agent| {
-        let request = InventoryRequest { output: output.name().to_owned() };
-        Ok(agent.volumes(request).await?.into_inner().text)
-    })? {
-        return Ok(text);
-    }
-    Err(nobody(local))
+    let request = InventoryRequest { output: output.name().to_owned() };
+    let asked = ask(local, async |mut agent| Ok(agent.volumes(request).await?.into_inner().text))?;
+    asked.ok_or_else(|| nobody(local))
 }
 
 /// What is wrong with the disks and volumes of this node.
 pub fn health(local: &Local, output: Format) -> Result<String> {
-    if let Some(text) = ask(local, async |mut agent| {
-        let request = InventoryRequest { output: output.name().to_owned() };
-        Ok(agent.health(request).await?.into_inner().text)
-    })? {
-        return Ok(text);
-    }
-    Err(nobody(local))
+    let request = InventoryRequest { output: output.name().to_owned() };
+    let asked = ask(local, async |mut agent| Ok(agent.health(request).await?.into_inner().text))?;
+    asked.ok_or_else(|| nobody(local))
 }
 
 pub fn release_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
@@ -167,14 +158,9 @@ fn ask<T>(
 
 /// This user may not open the socket.
 fn is_denied(error: &tonic::transport::Error) -> bool {
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        if cause.downcast_ref::<std::io::Error>().is_some_and(|cause| cause.kind() == ErrorKind::PermissionDenied) {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
+    let is_denial = |cause: &std::io::Error| cause.kind() == ErrorKind::PermissionDenied;
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.any(|cause| cause.downcast_ref().is_some_and(is_denial))
 }
 
 /// The connection failed, not the call.

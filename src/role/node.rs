@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,8 +18,8 @@ use tonic::service::Routes;
 use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::parts::Parts;
-use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
-use crate::agent::{AgentHandle, AgentThread, Checkup, CheckupHandle, PassReport, Reconciler};
+use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr, observer};
+use crate::agent::{AgentHandle, Checkup, CheckupHandle, PassReport, Reconciler};
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness,
     proto::{agent::agent_server::AgentServer, identity_server::IdentityServer, node_server::NodeServer},
@@ -26,10 +27,11 @@ use crate::csi::{
 };
 use crate::device::{NodeName, Owner};
 
-use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
+use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, Roots};
 use crate::operator;
-pub use crate::operator::node::CLUSTER_FILE;
-use crate::operator::node::{NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster};
+use crate::operator::node::{
+    CLUSTER_FILE, NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster,
+};
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
@@ -108,8 +110,8 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let operator = tokio::spawn(operator.run(inbox, passes.clone()));
     let operator_handle = operator.abort_handle();
     let mut parts = Parts::default();
-    parts.add_agent(thread);
-    parts.add_checkup(checkup_thread);
+    parts.add_thread("the agent's thread", thread);
+    parts.add_thread("the checkup's thread", checkup_thread);
     parts.add("the side of Kubernetes", operator);
 
     // kubelet immediately asks for what only the first look can find out.
@@ -154,8 +156,7 @@ impl NodeRole {
         };
         let write = move || host_rules::install_all(udev_rules_dir.as_deref(), lvm_dir.as_deref());
         tokio::task::spawn_blocking(write).await.context("writing the rules of the host")?;
-        let host: Arc<dyn Host> =
-            Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
+        let host = observer::machine_after(state, &lock);
         let client = operator::client().await?;
         let cluster = tokio::select! {
             cluster = cluster(&client, &host) => cluster?,
@@ -180,7 +181,7 @@ impl NodeRole {
         &self,
         agent: Reconciler,
         on_pass: impl FnMut(&PassReport) + Send + 'static,
-    ) -> Result<(AgentHandle, AgentThread)> {
+    ) -> Result<(AgentHandle, JoinHandle<()>)> {
         let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
         Ok(AgentHandle::start(agent, Arc::clone(&self.pool), Some(events), on_pass))
     }
@@ -218,9 +219,9 @@ pub fn services(calls: &Calls, readiness: Readiness, volumes: NodeVolumes, max_v
 /// The UID of the cluster: the recorded one, else from the API server, however long that takes.
 async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> {
     let reader = Arc::clone(host);
-    let known = tokio::task::spawn_blocking(move || reader.state().load(CLUSTER_FILE)).await??;
-    if let Some(uid) = known.filter(|uid| !uid.trim().is_empty()) {
-        return Ok(uid.trim().to_owned());
+    let known = tokio::task::spawn_blocking(move || observer::known_cluster(reader.state())).await??;
+    if let Some(uid) = known {
+        return Ok(uid);
     }
     let mut backoff = Backoff::new(CLUSTER_RETRY, CLUSTER_RETRY_AT_MOST);
     loop {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::machine;
-use super::node::CLUSTER_FILE;
 use crate::agent::Reconciler;
 use crate::device::Owner;
 use crate::host::{AgentLock, Host, RealFilesystems, RealHost, Roots, StateDir, StateStore};
+use crate::operator::node::CLUSTER_FILE;
 use crate::pool::{Pool, Workers};
 
 /// The cluster that a Kubernetes agent has recorded as the owner of these disks.

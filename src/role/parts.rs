@@ -12,7 +12,6 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::with_grace;
-use crate::agent::AgentThread;
 
 /// How long the parts may take to end.
 const END: Duration = Duration::from_secs(8);
@@ -36,13 +35,9 @@ impl Parts {
         });
     }
 
-    pub fn add_agent(&mut self, thread: AgentThread) {
-        self.add("the agent's thread", tokio::task::spawn_blocking(move || thread.join()));
-    }
-
-    pub fn add_checkup(&mut self, thread: std::thread::JoinHandle<()>) {
+    pub fn add_thread(&mut self, what: &'static str, thread: std::thread::JoinHandle<()>) {
         let join = move || thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
-        self.add("the checkup's thread", tokio::task::spawn_blocking(join));
+        self.add(what, tokio::task::spawn_blocking(join));
     }
 
     /// Waits for the first part that ends.
@@ -104,7 +99,7 @@ mod tests {
         }
     }
 
-    fn agent(mut on_pass: impl FnMut() + Send + 'static) -> (Stops, AgentThread) {
+    fn agent(mut on_pass: impl FnMut() + Send + 'static) -> (Stops, std::thread::JoinHandle<()>) {
         let host: Arc<dyn Host> = Arc::new(FakeHost::default());
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller).expect("a pool"));
@@ -125,7 +120,7 @@ mod tests {
     async fn a_bug_in_the_agents_thread_ends_the_role_with_an_error_that_says_so() {
         let (_agent, thread) = agent(|| panic!("a bug, on purpose"));
         let mut parts = Parts::default();
-        parts.add_agent(thread);
+        parts.add_thread("the agent's thread", thread);
         let why = ends(parts).await;
         assert!(why.contains("a bug ended the agent's thread") && why.contains("a bug, on purpose"), "{why}");
     }
@@ -134,7 +129,7 @@ mod tests {
     async fn a_bug_in_a_task_ends_the_role_with_an_error_that_says_so_and_so_does_an_end() {
         let (_agent, thread) = agent(|| ());
         let mut parts = Parts::default();
-        parts.add_agent(thread);
+        parts.add_thread("the agent's thread", thread);
         parts.add("a task", tokio::spawn(async { panic!("a bug, on purpose") }));
         let why = ends(parts).await;
         assert!(why.contains("a bug ended a task") && why.contains("a bug, on purpose"), "{why}");
@@ -155,7 +150,7 @@ mod tests {
     async fn a_role_whose_parts_live_ends_at_its_stop_without_an_error() {
         let (agent, thread) = agent(|| ());
         let mut parts = Parts::default();
-        parts.add_agent(thread);
+        parts.add_thread("the agent's thread", thread);
         let stop = CancellationToken::new();
         stop.cancel();
         let stopped = stop.clone();

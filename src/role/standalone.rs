@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::parts::Parts;
-use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets};
+use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, observer, sets};
 use crate::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
 use crate::claim::Rule;
 use crate::csi::{
@@ -23,7 +23,7 @@ use crate::csi::{
 };
 use crate::device::{NodeName, Owner};
 use crate::health::Board;
-use crate::host::{DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
+use crate::host::{DeviceEvents, MountEvents, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
@@ -67,8 +67,7 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     };
     let (state, cluster) =
         tokio::task::spawn_blocking(move || machine::identity(&state).map(|identity| (state, identity))).await??;
-    let host: Arc<dyn Host> =
-        Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
+    let host = observer::machine_after(state, &lock);
     let owner = Owner { cluster, node: settings.node.clone() };
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
     let csi_socket = server::bind(&settings.socket)?;
@@ -92,8 +91,8 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
         after_pass.due();
     });
     let mut parts = Parts::default();
-    parts.add_agent(thread);
-    parts.add_checkup(checkup_thread);
+    parts.add_thread("the agent's thread", thread);
+    parts.add_thread("the checkup's thread", checkup_thread);
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(board.clone());

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use localpool::agent::{AgentHandle, AgentThread, Checkup, CheckupHandle, Reconciler};
+use localpool::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
 use localpool::device::Owner;
 use localpool::health::Board;
 use localpool::host::{Host, fake::FakeHost};
@@ -36,7 +36,7 @@ pub struct SimNode {
 pub struct Running {
     operator: JoinHandle<()>,
     pub agent_handle: AgentHandle,
-    thread: AgentThread,
+    thread: std::thread::JoinHandle<()>,
     pub checkups: CheckupHandle,
     pool: Arc<Pool>,
 }
@@ -98,7 +98,7 @@ impl SimNode {
         checkups.stop();
         agent_handle.stop();
         drop(pool);
-        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
+        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends").expect("no bug");
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
