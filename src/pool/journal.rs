@@ -182,6 +182,22 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl BareClaim {
+    /// Of a device with nothing on it.
+    pub fn new(set: SetRef, size: u64) -> Self {
+        Self {
+            set,
+            hardware: None,
+            generation: 1,
+            size,
+            clean: false,
+            cleaned: 0,
+            used: false,
+            volume: None,
+            erasing: None,
+            erasing_usage: None,
+        }
+    }
+
     /// Nothing was ever written to it that is not gone again: free, or with a volume whose filesystem was not begun.
     pub fn should_be_blank(&self) -> bool {
         let begun =

@@ -3,7 +3,7 @@
 use super::AdminError;
 use crate::agent::reconciler::Reconciler;
 use crate::agent::verb::Run;
-use crate::device::label::{SetRef, VolumeUsage};
+use crate::device::label::VolumeUsage;
 use crate::device::{Device, DiskId};
 use crate::host::Access;
 use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
@@ -87,29 +87,14 @@ impl Reconciler {
         let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
         if run == Run::Real {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
-            journal.take_up(id, taken_up(set, size, volume)).map_err(PoolError::from)?;
+            // What it is on is written down when it is opened.
+            let claim = BareClaim { used: true, volume: Some(volume), ..BareClaim::new(set, size) };
+            journal.take_up(id, claim).map_err(PoolError::from)?;
         }
         let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", run.tense("take", "took"))];
         lines.extend(erased.map(|bytes| {
             format!("at least its first {bytes} bytes were erased already, together with the previous volume")
         }));
         Ok(lines)
-    }
-}
-
-/// The claim of a device that has that volume after all, in the place of what the journal had there.
-fn taken_up(set: SetRef, size: u64, volume: BareVolume) -> BareClaim {
-    BareClaim {
-        set,
-        // What it is on is written down when it is opened.
-        hardware: None,
-        generation: 1,
-        size,
-        clean: false,
-        cleaned: 0,
-        used: true,
-        volume: Some(volume),
-        erasing: None,
-        erasing_usage: None,
     }
 }

@@ -75,18 +75,7 @@ fn claim_bare(
     set: SetRef,
     rule: Option<Arc<Rule>>,
 ) -> Result<(), ClaimError> {
-    let claim = BareClaim {
-        set,
-        hardware: whole.clone(),
-        generation: 1,
-        size: exclusive.geometry().size,
-        clean: false,
-        cleaned: 0,
-        used: false,
-        volume: None,
-        erasing: None,
-        erasing_usage: None,
-    };
+    let claim = BareClaim { hardware: whole.clone(), ..BareClaim::new(set, exclusive.geometry().size) };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
     pool.journal().claim_bare(&now.id, claim)?;
