@@ -16,8 +16,8 @@ pub fn say(text: &str) {
 pub struct Report {
     begun: Instant,
     rows: Vec<StepRow>,
-    before: String,
-    after: String,
+    pub before: String,
+    pub after: String,
 }
 
 /// A step, with what happened to each volume in few words; the same words for many volumes are printed once.
@@ -48,14 +48,6 @@ impl Report {
             Some((_, already)) => already.extend(volumes),
             None => row.gists.push((gist.to_owned(), volumes.into_iter().collect())),
         }
-    }
-
-    pub fn disks_before(&mut self, table: String) {
-        self.before = table;
-    }
-
-    pub fn disks_after(&mut self, table: String) {
-        self.after = table;
     }
 
     /// The closing table. Here it is an error if nobody can read it.

@@ -72,7 +72,7 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), DemoError> {
         lab.disks().iter().map(|d| format!("{} ({})", d.path().display(), Size(d.size()))).collect();
     report.done("make disks", None, &names.join(", "), "three sparse loop disks", begun.elapsed());
     fs::write(driver::sets(lab), sets(lab)).map_err(DemoError::io("write", driver::sets(lab).display()))?;
-    report.disks_before(devices(lab)?);
+    report.before = devices(lab)?;
 
     let begun = Instant::now();
     let (driver, mut clients) = Driver::start(lab).await?;
@@ -85,7 +85,7 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), DemoError> {
     let (driver, mut clients) = kill_and_restart(driver, lab, report, &volumes).await?;
     take_away(&mut clients, lab, report, &mut volumes).await?;
     erased(&mut clients, lab, report, &volumes, &capacity).await?;
-    report.disks_after(devices(lab)?);
+    report.after = devices(lab)?;
 
     let begun = Instant::now();
     driver.stop().await?;
@@ -166,7 +166,7 @@ async fn take_away(
         let done = volume.take_down(clients, lab).await?;
         report_step(report, "unpublish, unstage", volume, &done);
     }
-    for volume in volumes.iter_mut().filter(|volume| volume.growth() != Growth::Done) {
+    for volume in volumes.iter_mut().filter(|volume| volume.growth != Growth::Done) {
         let done = volume.stage(clients, lab).await?;
         report_step(report, "stage again", volume, &done);
         volume.unstage(clients, lab).await?;
@@ -262,7 +262,7 @@ async fn kill_and_restart(
     let (driver, mut clients) = Driver::start(lab).await?;
     let took = begun.elapsed();
     for volume in volumes {
-        let request = ControllerGetVolumeRequest { volume_id: volume.id().to_owned() };
+        let request = ControllerGetVolumeRequest { volume_id: volume.id.clone() };
         let answer =
             call("ControllerGetVolume", volume.label(), clients.controller.controller_get_volume(request)).await?;
         let condition = answer.status.and_then(|status| status.volume_condition).unwrap_or_default();

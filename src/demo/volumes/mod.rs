@@ -44,14 +44,14 @@ pub struct Wish {
 #[derive(Debug)]
 pub struct DemoVolume {
     pub wish: Wish,
-    id: String,
+    pub id: String,
     size: u64,
     number: u32,
     pub extent: Extent,
     pattern: Pattern,
     /// What was written to it.
     places: Vec<Extent>,
-    growth: Growth,
+    pub growth: Growth,
 }
 
 /// What happened to its filesystem when the volume grew.
@@ -111,14 +111,6 @@ impl DemoVolume {
 
     pub fn label(&self) -> &'static str {
         self.wish.label
-    }
-
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub fn growth(&self) -> Growth {
-        self.growth
     }
 
     fn staging(&self, lab: &Lab) -> PathBuf {
