@@ -263,7 +263,7 @@ const FACADES: [(&str, &[&str]); 11] = [
     ("device", &["duplicate", "fact_table", "id", "label", "lvm_filter", "record", "udev_rules"]),
     ("claim", &[]),
     // `crd` is the shape of what is in the API server.
-    ("api", &["crd", "local_volume", "node_selector", "quantity"]),
+    ("api", &["crd", "node_selector", "quantity"]),
     ("pool", &[]),
     ("health", &[]),
     ("volume", &[]),
