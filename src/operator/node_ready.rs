@@ -21,6 +21,28 @@ pub fn readiness(node: &Node) -> NodeReadiness {
     }
 }
 
+/// Whether a volume that no pod waits for may be made on a node: nobody knows which pod comes, and what it tolerates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Openness {
+    /// Not ready, or cordoned (`kubectl cordon`).
+    Closed,
+    /// Only for pods that tolerate its taints.
+    Tainted,
+    Open,
+}
+
+pub fn openness(node: &Node) -> Openness {
+    let spec = node.spec.as_ref();
+    let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    match readiness(node) {
+        NodeReadiness::NotReady => Openness::Closed,
+        _ if cordoned => Openness::Closed,
+        _ if taints.iter().any(|taint| taint.effect != "PreferNoSchedule") => Openness::Tainted,
+        _ => Openness::Open,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -39,5 +61,21 @@ mod tests {
         assert_eq!(said(ready("False")), NodeReadiness::NotReady);
         assert_eq!(said(ready("Unknown")), NodeReadiness::NotReady);
         assert_eq!(said(json!([])), NodeReadiness::NotSaid);
+    }
+
+    #[test]
+    fn a_node_is_closed_where_no_pod_can_start_and_tainted_where_only_some_can() {
+        let of = |ready: &str, spec| {
+            let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": status});
+            openness(&serde_json::from_value(node).expect("a Node"))
+        };
+        let taint = |effect: &str| json!({"taints": [{"key": "gpu", "effect": effect}]});
+        assert_eq!(of("True", json!({})), Openness::Open);
+        assert_eq!(of("True", taint("PreferNoSchedule")), Openness::Open);
+        assert_eq!(of("True", taint("NoSchedule")), Openness::Tainted);
+        assert_eq!(of("True", taint("NoExecute")), Openness::Tainted);
+        assert_eq!(of("True", json!({"unschedulable": true})), Openness::Closed);
+        assert_eq!(of("Unknown", json!({})), Openness::Closed);
     }
 }

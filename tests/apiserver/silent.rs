@@ -8,13 +8,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, PoolVolume};
-use localpool::operator::controller::DeletedNodePolicy;
+use localpool::operator::controller::{DeletedNodePolicy, Stores};
+use localpool::volume::{Error, Nodes, Selector, Volumes as _};
 use serde_json::json;
 
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
 use crate::leader::{Work, about, events, lead_with, namespace, until};
-use crate::nodes::{make, offering};
+use crate::nodes::{make, offering, offers};
+use crate::sim::SimNode;
 
 const LABEL: &str = "silent-test";
 
@@ -168,4 +170,47 @@ async fn a_silent_agent_is_said_once_with_since_when_and_the_agent_and_the_leade
     pod.gone().await;
     ready_is(&stage, &node, "Unknown", "AgentSilent").await;
     sim.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_node_has_no_room_and_a_volume_that_no_pod_has_placed_goes_where_pods_can_start() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut silent) = offering(&cluster.client, 512).await;
+    let mut other = SimNode::start(&stage, &unique("sim"), &label, 256).await;
+    offers(&stage, &other.name, 200).await;
+    let space = namespace(&cluster.client).await;
+    let long_ago = now() - SignedDuration::from_hours(1);
+    for (node, ready) in [(&silent, "False"), (&other, "True")] {
+        AgentPod::of(&cluster.client, &space, &node.name).await.is_ready(ready, long_ago).await;
+    }
+    let _work = lead_after(&stage, &space, 60);
+    let unknown = |caches: &Stores| {
+        let ready = caches.pools.get(&silent.name).and_then(|pool| told(&pool, "Ready"));
+        ready.is_some_and(|ready| ready.status == "Unknown")
+    };
+    stage.known(unknown).await;
+    let room = async |node: &SimNode| {
+        let selector = Selector { class: Some(label.clone()), set: None };
+        let capacity = stage.volumes.capacity(selector, None, Some(node.name.as_str().into())).await;
+        capacity.expect("an answer").largest
+    };
+    assert_eq!((room(&silent).await, room(&other).await > 0), (0, true));
+    let refused = make(&stage, &label, &unique("pvc"), on(&silent.name), 1).await.expect_err("it is silent");
+    let since = long_ago.to_string();
+    assert!(matches!(&refused, Error::Exhausted(words) if words.contains(&since)), "{refused:?}");
+    let anywhere = || Nodes::AnyOf([&silent, &other].map(|node| node.name.as_str().into()).to_vec());
+    let made = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.expect("the other has room");
+    assert_eq!(made.node, other.name);
+
+    // `kubectl cordon`: no pod can start there that has not been placed there already.
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    nodes.patch(&other.name, &PatchParams::default(), &cordon).await.expect("it is there");
+    let is_cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    stage.known(|caches| caches.nodes.get(&other.name).is_some_and(|node| is_cordoned(&node))).await;
+    let refused = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.expect_err("no node is open");
+    assert!(matches!(&refused, Error::Exhausted(words) if words.contains("2 nodes are not asked")), "{refused:?}");
+    make(&stage, &label, &unique("pvc"), on(&other.name), 1).await.expect("its pod is there");
+    silent.kill().await;
+    other.kill().await;
 }

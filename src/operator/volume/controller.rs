@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::erased::Erased;
 use super::modes::Modes;
+use super::node_capacity::NodeState;
 use super::objects::VolumeApi;
 use super::offered::Candidate;
 use super::refused_modes::RefusedModes;
@@ -17,6 +18,8 @@ use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::device::NodeName;
 use crate::host::chain;
+use crate::operator::node_ready::openness;
+use crate::operator::pool::agent_life;
 use crate::operator::pool_volume::{self, NodeObject};
 use crate::operator::stores::Stores;
 use crate::operator::volume::latest_volume::LatestVolume;
@@ -46,6 +49,22 @@ pub struct ClusterVolumes {
 }
 
 impl ClusterVolumes {
+    /// What is known of a node, for a new volume.
+    fn state(&self, node: &NodeName) -> NodeState {
+        match (self.stores.nodes.get(node), self.silence(node)) {
+            (None, _) => NodeState::Missing,
+            (Some(_), Some(words)) => NodeState::Silent(words),
+            (Some(object), None) => NodeState::Answers(openness(&object)),
+        }
+    }
+
+    /// That a node's agent does not answer, in words.
+    fn silence(&self, node: &NodeName) -> Option<String> {
+        let pool = self.stores.pools.get(node)?;
+        let ready = agent_life::silence(&pool)?;
+        Some(format!("node {node}, since {}: {}", ready.last_transition_time.0, ready.message))
+    }
+
     pub(super) fn node_exists(&self, node: &NodeName) -> bool {
         self.stores.nodes.get(node).is_some()
     }
@@ -117,7 +136,7 @@ impl ClusterVolumes {
         };
         let mut rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
         rooms.retain(|node, _| !modes.bars(node));
-        node_capacity::choose(wanted, &rooms, |node| self.node_exists(node), tried)
+        node_capacity::choose(wanted, &rooms, |node| self.state(node), tried)
     }
 
     /// The room of the named nodes, or of all.

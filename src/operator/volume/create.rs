@@ -21,6 +21,8 @@ pub struct CreateFacts<'a> {
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
     pub node_exists: bool,
+    /// That its node's agent does not answer, in words, if the controller says so.
+    pub silence: Option<&'a str>,
     /// Three quarters of the caller's timeout have passed.
     pub silent: bool,
     /// Nearly all of the caller's timeout has passed.
@@ -89,6 +91,9 @@ fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<
                 "node {node} does not exist"
             ))));
         }
+        if let Some(words) = facts.silence {
+            return CreateStep::Withdraw(AfterWithdrawal::Elsewhere(Error::Exhausted(words.to_owned())));
+        }
         return match facts.silent {
             true => CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(format!(
                 "node {node}: its localpool agent did not answer; does the localpool node pod run there?"
@@ -133,7 +138,10 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
                 (_, true) if facts.over => aborted(match agent_message(object) {
                     Some(words) => format!("the volume is not made yet: {words}"),
-                    None => format!("node {node} is still making the volume; try again"),
+                    None => match facts.silence {
+                        Some(words) => format!("the volume is not made yet: {words}"),
+                        None => format!("node {node} is still making the volume; try again"),
+                    },
                 }),
                 (_, true) => CreateStep::Wait(WaitUntil::Over),
             }
@@ -172,7 +180,7 @@ mod tests {
     use crate::volume::{Nodes, WantedUsage};
 
     const FACTS: CreateFacts<'static> =
-        CreateFacts { own_uid: Some("u1"), node_exists: true, silent: false, over: false };
+        CreateFacts { own_uid: Some("u1"), node_exists: true, silence: None, silent: false, over: false };
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting];
 
@@ -276,6 +284,16 @@ mod tests {
         let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Pending)), CreateFacts { silent: true, ..FACTS });
         let CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("node n") && words.contains("did not answer"), "{words}");
+    }
+
+    #[test]
+    fn a_volume_that_waits_for_a_silent_node_goes_elsewhere_at_once_unless_it_was_accepted() {
+        let facts = CreateFacts { silence: Some("node n does not answer"), ..FACTS };
+        let acts = table(&wanted("pvc-1"), facts, |object| object);
+        assert_eq!((&*acts[0], &*acts[3], &*acts[4]), ("withdraw, elsewhere, exhausted", "wait Over", "ok"));
+        let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Accepted)), CreateFacts { over: true, ..facts });
+        let CreateStep::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("node n does not answer"), "{words}");
     }
 
     #[test]

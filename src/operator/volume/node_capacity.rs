@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::unsigned;
+use crate::operator::node_ready::Openness;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
@@ -93,11 +94,20 @@ pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
     })
 }
 
+/// What is known of a node that may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Missing,
+    /// Its agent does not answer, in words.
+    Silent(String),
+    Answers(Openness),
+}
+
 /// The node to ask. `tried` have refused already.
 pub fn choose(
     wanted: &VolumeRequest,
     rooms: &BTreeMap<NodeName, Capacity>,
-    exists: impl Fn(&NodeName) -> bool,
+    state: impl Fn(&NodeName) -> NodeState,
     tried: &[NodeName],
 ) -> Result<NodeName, Error> {
     let named = match &wanted.nodes {
@@ -106,23 +116,34 @@ pub fn choose(
     };
     // The scheduler's choice, or the only one: that node's agent decides, whatever its last report says.
     if let Some(first) = named.first().filter(|first| named.iter().all(|node| node == *first)) {
-        return match (exists(first), tried.contains(first)) {
-            (true, false) => Ok(first.clone()),
-            (true, true) => Err(Error::Exhausted(format!("node {first} was asked already"))),
-            (false, _) => Err(Error::Exhausted(format!("node {first} does not exist"))),
+        return match state(first) {
+            NodeState::Missing => Err(Error::Exhausted(format!("node {first} does not exist"))),
+            NodeState::Silent(words) => Err(Error::Exhausted(words)),
+            NodeState::Answers(_) if tried.contains(first) => {
+                Err(Error::Exhausted(format!("node {first} was asked already")))
+            }
+            NodeState::Answers(_) => Ok(first.clone()),
         };
     }
     let allowed: BTreeSet<&NodeName> = named.iter().collect();
     let allows = |node: &NodeName| wanted.nodes == Nodes::Any || allowed.contains(node);
-    let open = |node: &NodeName| allows(node) && exists(node) && !tried.contains(node);
+    let openness = |node: &NodeName| match state(node) {
+        NodeState::Answers(openness) if allows(node) && !tried.contains(node) => openness,
+        NodeState::Answers(_) | NodeState::Missing | NodeState::Silent(_) => Openness::Closed,
+    };
+    let open = |node: &NodeName| openness(node) > Openness::Closed;
     let large_enough = |room: &&Capacity| room.largest > 0 && room.largest >= wanted.required;
     let fits = |room: &&Capacity| large_enough(room) && wanted.limit.is_none_or(|limit| room.smallest <= limit);
     let fitting = |node: &NodeName| rooms.get(node).filter(|_| open(node)).filter(fits);
     let chosen = match &wanted.nodes {
-        Nodes::Preferred(nodes) => nodes.iter().find(|node| fitting(node).is_some()).cloned(),
+        Nodes::Preferred(nodes) => {
+            let of = |wanted| nodes.iter().find(|node| openness(node) == wanted && fitting(node).is_some());
+            of(Openness::Open).or_else(|| of(Openness::Tainted)).cloned()
+        }
         Nodes::AnyOf(_) | Nodes::Any => {
             let order = |(a, room_a): &(&NodeName, &Capacity), (b, room_b): &(&NodeName, &Capacity)| {
-                (room_a.largest, room_a.available).cmp(&(room_b.largest, room_b.available)).then(b.cmp(a))
+                let rank = |node: &NodeName, room: &Capacity| (openness(node), room.largest, room.available);
+                rank(a, room_a).cmp(&rank(b, room_b)).then(b.cmp(a))
             };
             let all = rooms.keys().filter_map(|node| Some((node, fitting(node)?)));
             all.max_by(order).map(|(node, _)| node.clone())
@@ -136,23 +157,37 @@ pub fn choose(
                 quantity::format(limit),
                 quantity::format(room.smallest)
             )),
-            _ => Error::Exhausted(nobody(wanted, rooms, &open)),
+            _ => {
+                let closed = rooms.keys().filter(|node| allows(node) && !tried.contains(node) && !open(node)).count();
+                Error::Exhausted(nobody(wanted, rooms, &open, closed))
+            }
         }
     })
 }
 
-fn nobody(wanted: &VolumeRequest, rooms: &BTreeMap<NodeName, Capacity>, open: &dyn Fn(&NodeName) -> bool) -> String {
+/// Why no node can give it. `closed` nodes are not asked.
+fn nobody(
+    wanted: &VolumeRequest,
+    rooms: &BTreeMap<NodeName, Capacity>,
+    open: &dyn Fn(&NodeName) -> bool,
+    closed: usize,
+) -> String {
+    let closed = match closed {
+        0 => String::new(),
+        count => format!("; {count} nodes are not asked: not ready, cordoned, silent or deleted"),
+    };
     let required = quantity::short(wanted.required);
     let mut open: Vec<_> = rooms.iter().filter(|(node, _)| open(node)).collect();
     open.sort_by(|(a, room_a), (b, room_b)| room_b.largest.cmp(&room_a.largest).then(a.cmp(b)));
     if open.is_empty() {
-        return format!("no allowed node has a device pool for {}", wanted.selector);
+        return format!("no allowed node has a device pool for {}{closed}", wanted.selector);
     }
     let named: Vec<String> =
         open.iter().take(NAMED).map(|(node, room)| format!("{node} {}", quantity::short(room.largest))).collect();
     let more = open.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("no node can give {required} to {}; the largest free places: {}{more}", wanted.selector, named.join(", "))
+        + &closed
 }
 
 #[cfg(test)]
@@ -250,7 +285,18 @@ mod tests {
         let mut wanted = wanted("x");
         wanted.required = 3 * GIB;
         wanted.nodes = nodes;
-        choose(&wanted, &capacities(pools, &[]), |node| *node != "gone", &names(tried))
+        choose(&wanted, &capacities(pools, &[]), state, &names(tried))
+    }
+
+    /// What the first letters of a name say.
+    fn state(node: &NodeName) -> NodeState {
+        match node.as_str().split('-').next() {
+            Some("gone") => NodeState::Missing,
+            Some("silent") => NodeState::Silent(format!("node {node} does not answer")),
+            Some("closed") => NodeState::Answers(Openness::Closed),
+            Some("tainted") => NodeState::Answers(Openness::Tainted),
+            _ => NodeState::Answers(Openness::Open),
+        }
     }
 
     fn names(names: &[&str]) -> Vec<NodeName> {
@@ -264,6 +310,30 @@ mod tests {
         assert!(matches!(pick(Nodes::AnyOf(names(&["x"])), &[], &["x"]), Err(Error::Exhausted(_))));
         let gone = pick(Nodes::Preferred(names(&["gone"])), &[], &[]).expect_err("no such node");
         assert!(gone.to_string().contains("does not exist"), "{gone}");
+    }
+
+    #[test]
+    fn the_only_node_is_not_asked_if_its_agent_is_silent_and_asked_whatever_pods_it_takes() {
+        let refused =
+            pick(Nodes::Preferred(names(&["silent"])), &[pool("silent", [9, 9, 1])], &[]).expect_err("silent");
+        assert!(matches!(&refused, Error::Exhausted(words) if words == "node silent does not answer"), "{refused}");
+        for node in ["closed", "tainted"] {
+            assert_eq!(pick(Nodes::Preferred(names(&[node])), &[], &[]).expect("its pod is there"), node);
+        }
+    }
+
+    #[test]
+    fn where_no_pod_has_chosen_a_node_pods_must_be_able_to_start_there_and_taints_come_last() {
+        let pools = ["closed-a", "silent-a", "tainted-a", "open-a"].map(|node| pool(node, [9, 9, 1]));
+        let open = pool("open-a", [4, 4, 1]);
+        let with_open = || [&pools[..3], std::slice::from_ref(&open)].concat();
+        let all = || names(&["closed-a", "silent-a", "tainted-a", "open-a"]);
+        for nodes in [Nodes::Any, Nodes::AnyOf(all()), Nodes::Preferred(all())] {
+            assert_eq!(pick(nodes.clone(), &with_open(), &[]).expect("it is open"), "open-a", "{nodes:?}");
+            assert_eq!(pick(nodes.clone(), &pools[..3], &[]).expect("it fits"), "tainted-a", "{nodes:?}");
+            let none = pick(nodes, &pools[..2], &[]).expect_err("no pod can start there");
+            assert!(none.to_string().contains("2 nodes are not asked"), "{none}");
+        }
     }
 
     #[test]
@@ -296,7 +366,7 @@ mod tests {
         asked.nodes = Nodes::Any;
         asked.limit = Some(2 * GIB);
         let rooms = capacities(&[pool("a", [100, 100, 100])], &[]);
-        let Err(Error::OutOfRange(words)) = choose(&asked, &rooms, |_| true, &[]) else { panic!("too large") };
+        let Err(Error::OutOfRange(words)) = choose(&asked, &rooms, state, &[]) else { panic!("too large") };
         assert!(words.contains("100Gi") && words.contains("2Gi"), "{words}");
     }
 }

@@ -26,7 +26,9 @@ impl ClusterVolumes {
                 own = pending.uid();
             }
             let now = Instant::now();
+            let silence = object.as_ref().and_then(|object| self.silence(&object.spec.node));
             let facts = CreateFacts {
+                silence: silence.as_deref(),
                 own_uid: own.as_deref(),
                 node_exists: object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node)),
                 silent: now >= silent_at,
