@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+pub use self::asking::Answered;
 use self::asking::{Answer, Asking};
 use self::mounted::Expected;
 use self::paths::PathCheckup;
@@ -26,9 +27,6 @@ use crate::pool::Pool;
 
 /// A checkup at least this often: the counters of the kernel come with no event.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
-
-/// Called, on another thread, when something answers that was asked by an earlier checkup.
-pub type Answered = Arc<dyn Fn() + Send + Sync>;
 
 /// What is remembered of a disk, as long as it is the same device: another one counts from its own beginning.
 struct DiskMemory {

@@ -268,7 +268,7 @@ mod tests {
             uid: uid.to_owned(),
             path: "/mnt/x".into(),
             capacity: 1,
-            mode: crate::claim::VolumeMode::Filesystem,
+            kind: super::super::path::PathKind::Filesystem,
             is_mounted: false,
         };
         assert!(board.watch(vec![path("a"), path("b")]) && !board.watch(vec![path("a"), path("b")]));

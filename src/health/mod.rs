@@ -19,5 +19,5 @@ pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
-pub use path::WatchedPath;
+pub use path::{PathKind, WatchedPath};
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};

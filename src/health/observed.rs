@@ -88,11 +88,13 @@ pub struct VolumeObservation {
 impl VolumeObservation {
     /// The same, but for what is known without the disk.
     pub fn now_at(self, places: VolumePlaces) -> Self {
+        // A late answer does not know that the volume has grown since.
+        let device = self.device.filter(|_| places.capacity == self.places.capacity);
         if places.targets.is_empty() {
-            return Self { places, device: self.device, ..Self::default() };
+            return Self { places, device, ..Self::default() };
         }
         let hidden = self.hidden.intersection(&places.targets).cloned().collect();
-        Self { places, hidden, ..self }
+        Self { places, hidden, device, ..self }
     }
 
     /// What is wrong. `expected` are the targets where it was mounted for kubelet, and not unmounted for it.

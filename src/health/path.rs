@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::finding::Finding;
 use super::reason::HealthReason;
-use crate::claim::VolumeMode;
 use crate::host::{Mounted, PathState};
 
 /// A path of this node that the controller wants checked.
@@ -16,10 +15,17 @@ pub struct WatchedPath {
     pub path: PathBuf,
     /// What the PersistentVolume promises, in bytes.
     pub capacity: u64,
-    /// With a filesystem, it is a directory, or a device whose filesystem kubelet mounts.
-    pub mode: VolumeMode,
+    pub kind: PathKind,
     /// It was a mount point before, or its provisioner makes nothing else.
     pub is_mounted: bool,
+}
+
+/// What a PersistentVolume is to its pods (`volumeMode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// A directory, or a device whose filesystem kubelet mounts.
+    Filesystem,
+    Block,
 }
 
 impl WatchedPath {
@@ -28,16 +34,16 @@ impl WatchedPath {
         let path = self.path.display().to_string();
         let path = path.escape_debug();
         let not_there = |what: &str| vec![Finding::new(HealthReason::HostPathNotExist, format!("{path} {what}"))];
-        match (state, self.mode) {
+        match (state, self.kind) {
             (PathState::Absent, _) => not_there("does not exist"),
             (PathState::Device { size: None }, _) => not_there("leads to a device that is gone"),
             (PathState::Device { size: Some(size) }, _) => self.too_large(Some(*size)).into_iter().collect(),
-            (PathState::Directory { .. } | PathState::Other, VolumeMode::Block) => not_there("is no block device"),
-            (PathState::Other, VolumeMode::Filesystem) => not_there("is neither a directory nor a block device"),
-            (PathState::Directory { mounted: Mounted::Nothing, .. }, VolumeMode::Filesystem) if self.is_mounted => {
+            (PathState::Directory { .. } | PathState::Other, PathKind::Block) => not_there("is no block device"),
+            (PathState::Other, PathKind::Filesystem) => not_there("is neither a directory nor a block device"),
+            (PathState::Directory { mounted: Mounted::Nothing, .. }, PathKind::Filesystem) if self.is_mounted => {
                 vec![Finding::new(HealthReason::NotMountPoint, format!("nothing is mounted at {path} any more"))]
             }
-            (PathState::Directory { mounted, device_size, usage }, VolumeMode::Filesystem) => {
+            (PathState::Directory { mounted, device_size, usage }, PathKind::Filesystem) => {
                 let size = device_size.or((usage.total > 0).then_some(usage.total));
                 // A part of a filesystem is not all that is used of it.
                 let used = *mounted == Mounted::Whole && self.capacity > 0 && usage.used > self.capacity;
@@ -68,10 +74,10 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn words(mode: VolumeMode, is_mounted: bool, state: PathState) -> String {
+    fn words(kind: PathKind, is_mounted: bool, state: PathState) -> String {
         let path = "/mnt/a b\nc".into();
         let watched =
-            WatchedPath { volume: "v".to_owned(), uid: "u".to_owned(), path, capacity: GIB, mode, is_mounted };
+            WatchedPath { volume: "v".to_owned(), uid: "u".to_owned(), path, capacity: GIB, kind, is_mounted };
         let found = watched.findings(&state);
         assert!(found.iter().all(|finding| !finding.message.contains('\n')), "{found:?}");
         found.iter().map(|finding| finding.reason.word()).collect::<Vec<_>>().join(" ")
@@ -83,13 +89,13 @@ mod tests {
 
     #[test]
     fn a_path_must_lead_to_what_the_volume_is() {
-        use VolumeMode::{Block, Filesystem};
-        for mode in [Block, Filesystem] {
-            assert_eq!(words(mode, true, PathState::Absent), "HostPathNotExist");
-            assert_eq!(words(mode, true, PathState::Other), "HostPathNotExist");
-            assert_eq!(words(mode, true, PathState::Device { size: None }), "HostPathNotExist");
-            assert_eq!(words(mode, true, PathState::Device { size: Some(GIB) }), "");
-            assert_eq!(words(mode, true, PathState::Device { size: Some(GIB - 1) }), "MisMatchedVolSize");
+        use PathKind::{Block, Filesystem};
+        for kind in [Block, Filesystem] {
+            assert_eq!(words(kind, true, PathState::Absent), "HostPathNotExist");
+            assert_eq!(words(kind, true, PathState::Other), "HostPathNotExist");
+            assert_eq!(words(kind, true, PathState::Device { size: None }), "HostPathNotExist");
+            assert_eq!(words(kind, true, PathState::Device { size: Some(GIB) }), "");
+            assert_eq!(words(kind, true, PathState::Device { size: Some(GIB - 1) }), "MisMatchedVolSize");
         }
         let directory = directory(Mounted::Nothing, None, FsUsage::default());
         assert_eq!(words(Block, false, directory), "HostPathNotExist");
@@ -99,25 +105,25 @@ mod tests {
 
     #[test]
     fn a_volume_must_not_promise_or_use_more_than_there_is() {
-        let mode = VolumeMode::Filesystem;
+        let kind = PathKind::Filesystem;
         let usage = FsUsage { total: GIB - (1 << 20), used: 5, inodes: 10, inodes_free: 1, ..FsUsage::default() };
         assert_eq!(
-            words(mode, true, directory(Mounted::Whole, Some(GIB), usage)),
+            words(kind, true, directory(Mounted::Whole, Some(GIB), usage)),
             "",
             "a filesystem is smaller than its device"
         );
-        assert_eq!(words(mode, true, directory(Mounted::Whole, Some(GIB - 1), usage)), "MisMatchedVolSize");
-        assert_eq!(words(mode, true, directory(Mounted::Whole, None, usage)), "MisMatchedVolSize");
+        assert_eq!(words(kind, true, directory(Mounted::Whole, Some(GIB - 1), usage)), "MisMatchedVolSize");
+        assert_eq!(words(kind, true, directory(Mounted::Whole, None, usage)), "MisMatchedVolSize");
         let over = FsUsage { used: GIB + 1, inodes_free: 0, ..usage };
         assert_eq!(
-            words(mode, true, directory(Mounted::Whole, Some(9 * GIB), over)),
+            words(kind, true, directory(Mounted::Whole, Some(9 * GIB), over)),
             "MisMatchedVolSize InodesExhausted"
         );
         assert_eq!(
-            words(mode, false, directory(Mounted::Nothing, Some(9 * GIB), over)),
+            words(kind, false, directory(Mounted::Nothing, Some(9 * GIB), over)),
             "",
             "it is used by others, too"
         );
-        assert_eq!(words(mode, true, directory(Mounted::Part, Some(9 * GIB), over)), "InodesExhausted");
+        assert_eq!(words(kind, true, directory(Mounted::Part, Some(9 * GIB), over)), "InodesExhausted");
     }
 }

@@ -17,9 +17,9 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
-use super::path_state::PathState;
 use super::port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
+    TargetKind,
 };
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;

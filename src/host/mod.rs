@@ -39,7 +39,6 @@ mod mountinfo;
 mod natural_order;
 mod notifier;
 mod pace;
-mod path_state;
 mod port;
 mod raw;
 mod real;
@@ -83,9 +82,9 @@ pub use mount_events::MountEvents;
 pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
-pub use path_state::{Mounted, PathState};
 pub use port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounted, Mounts, PathState,
+    TargetAccess, TargetKind,
 };
 pub use raw::{
     DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,

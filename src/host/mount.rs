@@ -9,7 +9,9 @@
 
 mod device;
 mod options;
+mod path;
 mod state;
+mod usage;
 
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io;
@@ -22,14 +24,14 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
 
 pub(super) use self::device::bound_at;
 use self::options::Options;
+use self::usage::usage_of;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::path_state::{PathState, path_state};
-use super::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
+use super::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, PathState, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -194,19 +196,7 @@ impl Mounts for RealMounts {
     }
 
     fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
-        path_state(&Roots::default(), path)
-    }
-}
-
-pub(super) fn usage_of(stats: &Statvfs) -> FsUsage {
-    let bytes = |blocks: u64| blocks.saturating_mul(stats.fragment_size());
-    FsUsage {
-        total: bytes(stats.blocks()),
-        available: bytes(stats.blocks_available()),
-        used: bytes(stats.blocks().saturating_sub(stats.blocks_free())),
-        inodes: stats.files(),
-        inodes_free: stats.files_free(),
-        inodes_used: stats.files().saturating_sub(stats.files_free()),
+        path::path_state(&Roots::default(), path)
     }
 }
 

@@ -10,7 +10,6 @@ use super::block::Disk;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
-use super::path_state::PathState;
 use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
 
@@ -198,4 +197,27 @@ pub struct FsUsage {
     pub inodes: u64,
     pub inodes_free: u64,
     pub inodes_used: u64,
+}
+
+/// What a path of the host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// There is nothing.
+    Absent,
+    /// A node of a block device; `None`: the device is gone. In bytes.
+    Device { size: Option<u64> },
+    /// `device_size`: of the device of its filesystem, in bytes. `None`: the filesystem is not of one device.
+    Directory { mounted: Mounted, device_size: Option<u64>, usage: FsUsage },
+    /// A file, or something else that no volume is.
+    Other,
+}
+
+/// What is mounted at a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mounted {
+    Nothing,
+    /// A directory of a filesystem that has others, too (a bind mount).
+    Part,
+    /// A filesystem from its root on.
+    Whole,
 }

@@ -50,6 +50,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long an object stays after nobody asks for it any more.
 const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
+/// How many objects of one kind a pass marks; the next pass follows a second later. When many nodes change at once, what
+/// was known at the beginning of a pass is old at its end, and all its other work waits for it.
+const WRITES: usize = 50;
+
+/// The time of the next pass, where more is to be written.
+fn soon(next: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    let soon = now + SignedDuration::from_secs(1);
+    next.map_or(soon, |next| next.min(soon))
+}
+
 /// The work of the leader.
 pub struct Leader {
     client: Client,

@@ -2,13 +2,18 @@
 //! agent found. Pure but for the time of what is new.
 
 use crate::api::crd::{DevicePoolStatus, WatchedVolume, WatchedVolumeStatus};
-use crate::health::{Board, PathReport, WatchedPath};
+use crate::claim::VolumeMode;
+use crate::health::{Board, PathKind, PathReport, WatchedPath};
 use crate::operator::{bytes::unsigned, health};
 
 pub fn path(volume: &WatchedVolume) -> WatchedPath {
     let WatchedVolume { name, uid, path, capacity, volume_mode, mount_point } = volume.clone();
+    let kind = match volume_mode {
+        VolumeMode::Filesystem => PathKind::Filesystem,
+        VolumeMode::Block => PathKind::Block,
+    };
     let (path, capacity) = (path.into(), unsigned(capacity));
-    WatchedPath { volume: name, uid, path, capacity, mode: volume_mode, is_mounted: mount_point }
+    WatchedPath { volume: name, uid, path, capacity, kind, is_mounted: mount_point }
 }
 
 /// Until the first look, what an earlier agent found stays.

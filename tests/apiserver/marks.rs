@@ -140,8 +140,11 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     marked(client, &name, &[]).await;
     events(client, &name, "Unmark", &["HostPathNotExist", "NotMountPoint"]).await;
 
-    let gone = DeleteParams::default();
-    Api::<PersistentVolume>::all(client.clone()).delete(&name, &gone).await.expect("there");
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    // The controller that ends its protection does not run here.
+    let unprotected = json!({"metadata": {"finalizers": null}});
+    api.patch(&name, &PatchParams::default(), &Patch::Merge(&unprotected)).await.expect("there");
+    api.delete(&name, &DeleteParams::default()).await.expect("there");
     let is_forgotten = async || {
         let pool = pools.get(&node.name).await.expect("there");
         (pool.spec.persistent_volumes.is_empty() && pool.status?.persistent_volumes.is_empty()).then_some(())

@@ -10,6 +10,9 @@ use crate::host::timeout::{DEVICE_TIMEOUT, Timeouts};
 /// the next checkup.
 const MOMENT: Duration = Duration::from_millis(500);
 
+/// Called, on another thread, when something answers that was asked by an earlier checkup.
+pub type Answered = Arc<dyn Fn() + Send + Sync>;
+
 /// Who owes an answer, and the answers that came after their moment.
 #[derive(Debug)]
 pub struct Asking<Whom, T> {

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Answered;
-use super::asking::Asking;
+use super::asking::{Answered, Asking};
 use crate::health::{Board, Finding, HealthReason, PathLook, WatchedPath};
 use crate::host::{Host, HostError, Mounted, PathState, chain, timeout};
 
@@ -53,11 +52,35 @@ impl PathCheckup {
         } else {
             match last? {
                 Ok(state) => watched.findings(state),
-                // This process cannot look there: nothing is known.
-                Err(HostError::Unsupported { .. }) => return None,
-                Err(why) => vec![Finding::new(HealthReason::FilesystemShutDown, chain(why))],
+                Err(why) if is_of_device(why) => vec![Finding::new(HealthReason::FilesystemShutDown, chain(why))],
+                // This process cannot look there, or not now: nothing is known.
+                Err(_) => return None,
             }
         };
         Some(PathLook { findings, is_mount_point })
+    }
+}
+
+/// Whether a filesystem or its device answers with an error, and not this process or its rights.
+fn is_of_device(why: &HostError) -> bool {
+    use nix::libc::{EIO, ENODEV, ENXIO, ESHUTDOWN, ESTALE};
+    let HostError::Io { source, .. } = why else { return false };
+    source.raw_os_error().is_some_and(|errno| [EIO, ENODEV, ENXIO, ESHUTDOWN, ESTALE].contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_of_the_device_is_one_of_the_volume() {
+        let why = |errno| HostError::Io {
+            what: "look at",
+            object: "/x".to_owned(),
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        assert!(is_of_device(&why(nix::libc::EIO)) && is_of_device(&why(nix::libc::ESTALE)));
+        assert!(!is_of_device(&why(nix::libc::EMFILE)) && !is_of_device(&why(nix::libc::EACCES)));
+        assert!(!is_of_device(&HostError::Unsupported { what: "x".to_owned() }));
     }
 }

@@ -8,8 +8,7 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::path_state::PathState;
-use crate::host::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
+use crate::host::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, PathState, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::Leader;
+use super::{Leader, WRITES, soon};
 use crate::api::crd::DevicePool;
 use crate::health::HealthReason;
 use crate::operator::client::within;
@@ -20,7 +20,8 @@ use crate::operator::volume::objects::Write;
 impl Leader {
     /// Returns whether everything was done, and when the next agent counts as silent.
     pub(super) async fn agents(&self, silences: &mut Silences) -> (bool, Option<Timestamp>) {
-        if !self.agents.is_synced() {
+        // Not even one pod: what selects them is wrong, or they were taken away together. That says nothing of one node.
+        if !self.agents.is_synced() || self.agents.all().is_empty() {
             return (true, None);
         }
         let now = Timestamp::now();
@@ -28,13 +29,23 @@ impl Leader {
         let nodes = pools.iter().map(|pool| pool.node());
         let lives = silences.look(nodes, |node| self.agents.group(node), self.grace, now);
         let (mut done, mut next) = (true, None);
-        for (pool, life) in pools.iter().filter_map(|pool| Some((pool, *lives.get(&pool.node())?))) {
+        let mut lives: Vec<_> = pools.iter().filter_map(|pool| Some((pool, *lives.get(&pool.node())?))).collect();
+        // Those that are back first: their room is 0 until it is said.
+        lives.sort_by_key(|(_, life)| !matches!(life, AgentLife::Alive { .. }));
+        let mut writes = 0;
+        for (pool, life) in lives {
             if let AgentLife::NotReady { until } = life {
                 next = Some(next.map_or(until, |next: Timestamp| next.min(until)));
             }
             let Some(ReadyChange { conditions, event }) = decide(pool, life, &self.why_silent(pool), now) else {
                 continue;
             };
+            writes += 1;
+            if writes > WRITES {
+                // What is known now may be over before it is this one's turn.
+                next = Some(soon(next, now));
+                break;
+            }
             match self.write_conditions(pool, json!(conditions)).await {
                 Ok(Write::Changed) => {}
                 Ok(Write::Done(())) => {

@@ -12,7 +12,7 @@ use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::Leader;
+use super::{Leader, WRITES, soon};
 use crate::api::crd::PoolVolume;
 use crate::device::NodeName;
 use crate::operator::client::within;
@@ -28,6 +28,7 @@ impl Leader {
     pub(super) async fn volumes(&self) -> (bool, Option<Timestamp>) {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
+        let mut writes = 0;
         let now = Timestamp::now();
         let pools = self.stores.pools.all();
         let silences: BTreeMap<NodeName, &Condition> =
@@ -50,6 +51,11 @@ impl Leader {
             // A watch may be behind, so ask the API server itself whether a node is gone.
             if matches!(node, NodeLife::Deleted) && self.exists(&volume.spec.node).await.unwrap_or(true) {
                 continue;
+            }
+            writes += 1;
+            if writes > WRITES {
+                next = Some(soon(next, now));
+                break;
             }
             let result = self.act(&volume, act).await;
             match result {

@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 
 use crate::api::{Node, node_selector};
 use crate::device::NodeName;
+use crate::volume::TOPOLOGY_KEY;
 
 /// The label by which most provisioners name a node. Its value may differ from the node's name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -66,15 +67,21 @@ impl NodeIndex {
                 true => Home::Node(node.name.clone()),
                 false => Home::NotOne,
             },
-            (None, Some(values)) if let [value] = values[..] => Home::Gone(value.as_str().into()),
-            (None, _) => Home::NotOne,
+            (None, named) => only(&named.unwrap_or_default()).map_or(Home::NotOne, |value| Home::Gone(value.into())),
         }
     }
 }
 
+/// The one value, however often it is there.
+fn only<'a>(values: &[&'a String]) -> Option<&'a str> {
+    let first = values.first()?;
+    values.iter().all(|value| value == first).then_some(first.as_str())
+}
+
 /// The hostnames, or names, of which a term demands one; `None`: it demands none.
 fn names(term: &NodeSelectorTerm) -> Option<Vec<&String>> {
-    let labels = term.match_expressions.iter().flatten().filter(|wanted| wanted.key == HOSTNAME);
+    let labels = term.match_expressions.iter().flatten();
+    let labels = labels.filter(|wanted| wanted.key == HOSTNAME || wanted.key == TOPOLOGY_KEY);
     let fields = term.match_fields.iter().flatten().filter(|wanted| wanted.key == NAME);
     let wanted = labels.chain(fields).find(|wanted| wanted.operator == "In")?;
     Some(wanted.values.iter().flatten().collect())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
-use super::steady::Counts;
+use super::steady::Lasting;
 use crate::api::crd::HealthEntry;
 use crate::health::HealthReason;
 
@@ -32,11 +32,11 @@ pub enum Reported<'a> {
     /// All that its agent found.
     Entries(&'a [HealthEntry]),
     /// Its PoolVolume does not exist.
-    Absent(Counts<()>),
+    Absent(Lasting<()>),
 }
 
 /// `present` are the reasons by which it is marked now.
-pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
+pub fn judge(node: Lasting<NodeState>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
     let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
     let of_volume = || present.iter().filter(|reason| !of_node.contains(reason)).cloned().collect();
     let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
@@ -46,15 +46,15 @@ pub fn judge(node: Counts<NodeState>, reported: Reported<'_>, present: &BTreeSet
             let reasons = entries.iter().map(|entry| mark_of(HealthReason::from(entry.reason.clone())));
             (reasons.filter(|reason| !of_node.contains(reason)).collect(), None)
         }
-        Reported::Absent(Counts::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
-        Reported::Absent(Counts::In(wait)) => (of_volume(), Some(wait)),
+        Reported::Absent(Lasting::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
+        Reported::Absent(Lasting::In(wait)) => (of_volume(), Some(wait)),
     };
     match node {
-        Counts::Yes(NodeState::Ready) => {}
-        Counts::Yes(NodeState::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
-        Counts::Yes(NodeState::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
+        Lasting::Yes(NodeState::Ready) => {}
+        Lasting::Yes(NodeState::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
+        Lasting::Yes(NodeState::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
         // Neither marked nor unmarked for it.
-        Counts::In(wait) => {
+        Lasting::In(wait) => {
             reasons.extend(of_node.into_iter().filter(|reason| present.contains(reason)));
             due = due.into_iter().chain([wait]).min();
         }
@@ -88,18 +88,18 @@ mod tests {
     fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
-        let judged = judge(Counts::Yes(NodeState::Ready), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodeState::Ready), Reported::Entries(&entries), &none);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
-        let judged = judge(Counts::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
-        let judged = judge(Counts::Yes(NodeState::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
+        let judged = judge(Lasting::Yes(NodeState::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
         assert_eq!(words(&judged), ["MisMatchedVolSize"]);
     }
 
     #[test]
     fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
         let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
-        let judged = |node| words(&judge(Counts::Yes(node), Reported::NotYet, &present)).join(" ");
+        let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, &present)).join(" ");
         assert_eq!(judged(NodeState::Ready), "NotMountPoint");
         assert_eq!(judged(NodeState::NotReady), "NotMountPoint NodeNotReady");
         assert_eq!(judged(NodeState::Gone), "NotMountPoint NodeGone");
@@ -108,17 +108,17 @@ mod tests {
     #[test]
     fn a_node_that_has_just_changed_neither_marks_nor_unmarks() {
         for (present, expected) in [(vec![], vec![]), (vec![HealthReason::NodeNotReady], vec!["NodeNotReady"])] {
-            let judged = judge(Counts::In(WAIT), Reported::Entries(&[]), &present.into_iter().collect());
+            let judged = judge(Lasting::In(WAIT), Reported::Entries(&[]), &present.into_iter().collect());
             assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
         }
     }
 
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
-        let (ready, present) = (Counts::Yes(NodeState::Ready), [HealthReason::DiskMissing].into());
-        let judged = judge(ready, Reported::Absent(Counts::In(WAIT)), &present);
+        let (ready, present) = (Lasting::Yes(NodeState::Ready), [HealthReason::DiskMissing].into());
+        let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), &present);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
-        let judged = judge(ready, Reported::Absent(Counts::Yes(())), &present);
+        let judged = judge(ready, Reported::Absent(Lasting::Yes(())), &present);
         assert_eq!((words(&judged), judged.due), (vec!["VolumeMissing"], None));
     }
 }

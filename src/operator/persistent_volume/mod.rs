@@ -18,6 +18,7 @@ mod marks;
 mod monitor;
 mod object;
 mod plan;
+mod refusals;
 mod reserve;
 mod steady;
 mod unclaimed;

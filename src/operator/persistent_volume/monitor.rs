@@ -18,10 +18,11 @@ use tokio::time::Instant;
 
 use super::marks::MarkChange;
 use super::object;
-use super::plan::{Now, Plan, Planner, View};
+use super::plan::{MarkPlan, Now, Planner, View};
+use super::refusals::Refusals;
 use super::reserve::{Reservation, ReservePolicy};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
-use crate::host::{Backoff, chain};
+use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
@@ -33,13 +34,10 @@ use crate::volume::{DRIVER_NAME, VolumeId};
 
 /// Changes come in bursts; a pass waits for the end of one. It looks at all PersistentVolumes, and has time.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The wait after a pass that could not do everything: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How many PersistentVolumes one pass writes, and how long after it the next one begins: a rack that fails at once
 /// must not keep the API server from those who mend it.
 const WRITES: usize = 50;
-const NEXT: SignedDuration = SignedDuration::from_secs(1);
+const NEXT: Duration = Duration::from_secs(1);
 /// How long a node is not ready, or ready again, before its volumes are marked, or not marked any more.
 pub const NODE_GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// The name of this work in metrics and logs.
@@ -83,22 +81,22 @@ impl Monitor {
         let watched = Watched::all(Api::all(self.client.clone()), "PersistentVolumes");
         tasks.spawn(keep(self.volumes.clone(), watched, |volume| decoded(volume).map(object::needed)));
         let (mut changes, mut volumes) = (self.stores.changes(), self.volumes.changes());
-        let (mut backoff, mut planner) =
-            (Backoff::new(FIRST_WAIT, LONGEST_WAIT), Planner::new(self.grace, self.reserve.clone()));
+        let (mut refusals, mut planner) = (Refusals::new(), Planner::new(self.grace, self.reserve.clone()));
         let began = Instant::now();
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
             volumes.mark_unchanged();
-            let Performed { done, due } = match self.stores.are_synced() && self.volumes.is_synced() {
+            let due = match self.stores.are_synced() && self.volumes.is_synced() {
                 true => {
-                    let monotonic = SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX);
-                    self.perform(planner.plan(&self.view(), Now { wall: Timestamp::now(), monotonic })).await
+                    let now = began.elapsed();
+                    let monotonic = SignedDuration::try_from(now).unwrap_or(SignedDuration::MAX);
+                    let plan = planner.plan(&self.view(), Now { wall: Timestamp::now(), monotonic });
+                    self.perform(plan, &mut refusals, now).await
                 }
-                false => Performed { done: true, due: None },
+                false => None,
             };
-            let due = due.map(|due| Duration::try_from(due).unwrap_or_default());
-            let again = backoff.after(!done).into_iter().chain(due).min().unwrap_or(Duration::MAX);
+            let again = due.unwrap_or(Duration::MAX);
             let _ = tokio::time::timeout(again, async {
                 tokio::select! {
                     () = changes.next() => {}
@@ -120,32 +118,52 @@ impl Monitor {
         View { persistent, volumes, unread, nodes: self.stores.nodes.all(), pools: self.stores.pools.all() }
     }
 
-    async fn perform(&self, plan: Plan) -> Performed {
-        let mut performed = Performed { done: true, due: plan.due };
-        if plan.changes.len().max(plan.reservations.len()).max(plan.conditions.len()) > WRITES {
-            performed.due = Some(plan.due.map_or(NEXT, |due| due.min(NEXT)));
+    /// Returns when there is something to do even if nothing changes.
+    async fn perform(&self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
+        self.count(&plan);
+        let MarkPlan { changes, reservations, watch_lists, conditions, due, .. } = plan;
+        let (mut failed, mut written) = (false, false);
+        let (changes, mut waiting) = refusals.select(changes, |(volume, _)| volume.uid(), WRITES, now);
+        for (volume, change) in changes {
+            let done = match self.note(self.write(&volume, &change).await) {
+                Some(written) => !written || self.publish(&volume, &change).await,
+                None => false,
+            };
+            refusals.written(volume.uid(), done);
+            (failed, written) = (failed || !done, written || done);
         }
-        for (volume, reservation) in plan.reservations.into_iter().take(WRITES) {
-            performed.done &= self.note(self.reserve(&volume, reservation).await).is_some();
+        let (reservations, more) = refusals.select(reservations, |(volume, _)| volume.uid(), WRITES, now);
+        waiting += more;
+        for (volume, reservation) in reservations {
+            let done = self.note(self.reserve(&volume, reservation).await).is_some();
+            refusals.written(volume.uid(), done);
+            (failed, written) = (failed || !done, written || done);
         }
-        for (pool, list) in plan.watch_lists {
-            performed.done &= self.note(self.write_list(&pool, &list).await).is_some();
+        let (lists, more) = refusals.select(watch_lists, |(pool, _)| pool.uid(), WRITES, now);
+        waiting += more;
+        for (pool, list) in lists {
+            let done = self.note(self.write_list(&pool, &list).await).is_some();
+            refusals.written(pool.uid(), done);
+            (failed, written) = (failed || !done, written || done);
         }
-        for (volume, conditions) in plan.conditions.into_iter().take(WRITES) {
-            performed.done &= self.note(self.write_conditions(&volume, &conditions).await).is_some();
+        let (conditions, more) = refusals.select(conditions, |(volume, _)| volume.uid(), WRITES, now);
+        waiting += more;
+        for (volume, conditions) in conditions {
+            let done = self.note(self.write_conditions(&volume, &conditions).await).is_some();
+            refusals.written(volume.uid(), done);
+            (failed, written) = (failed || !done, written || done);
         }
+        let due = due.map(|due| Duration::try_from(due).unwrap_or_default());
+        let next = (waiting > 0 && written).then_some(NEXT);
+        due.into_iter().chain(next).chain(refusals.end(failed, now)).min()
+    }
+
+    fn count(&self, plan: &MarkPlan) {
         self.metrics.unclaimed.set(plan.unclaimed);
         self.metrics.marked.reset();
         for (reason, count) in &plan.marked {
             self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
         }
-        for (volume, change) in plan.changes.into_iter().take(WRITES) {
-            performed.done &= match self.note(self.write(&volume, &change).await) {
-                Some(written) => !written || self.publish(&volume, &change).await,
-                None => false,
-            };
-        }
-        performed
     }
 
     /// Whether it was written: if it was deleted meanwhile, the watch starts another pass.
@@ -197,7 +215,14 @@ impl Monitor {
         );
         let what = format!("writing the PersistentVolumes of DevicePool {name}");
         match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Ok(written) => self.stores.pools.learn(written, sent),
+            Ok(written) if written.spec.persistent_volumes == list => self.stores.pools.learn(written, sent),
+            // Otherwise it would be written again with each change of the cluster.
+            Ok(_) => {
+                let why = format!(
+                    "{what}: the API server does not keep them; apply this version's CustomResourceDefinitions"
+                );
+                return Err(OperatorError::Refused(why));
+            }
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) => return Err(error),
         }
@@ -223,7 +248,7 @@ impl Monitor {
         done
     }
 
-    /// Counts a write, and logs what went wrong.
+    /// Lasting a write, and logs what went wrong.
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
         let counter = if written.is_ok() { &self.metrics.writes } else { &self.metrics.errors };
         counter.with_label_values(&[WORK]).inc();
@@ -237,12 +262,4 @@ impl Drop for Monitor {
         self.metrics.marked.reset();
         self.metrics.unclaimed.set(0);
     }
-}
-
-/// How a pass ended.
-struct Performed {
-    /// Nothing has to be tried again.
-    done: bool,
-    /// When there is something to do even if nothing changes.
-    due: Option<SignedDuration>,
 }

@@ -13,7 +13,7 @@ use super::judgement::{Judgement, NodeState, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
-use super::steady::{Counts, Steady};
+use super::steady::{Lasting, Steady};
 use super::{unclaimed, watch_list};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
@@ -42,7 +42,7 @@ pub struct Now {
 
 /// What is to be written.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct MarkPlan {
     pub changes: Vec<(Arc<PersistentVolume>, MarkChange)>,
     /// Those that nobody can bind from now on, and those that somebody can bind again.
     pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
@@ -75,14 +75,14 @@ impl Planner {
         Self { nodes, absent, unclaimed, reserve }
     }
 
-    pub fn plan(&mut self, view: &View, now: Now) -> Plan {
+    pub fn plan(&mut self, view: &View, now: Now) -> MarkPlan {
         let index = NodeIndex::of(&view.nodes);
         let by_name: BTreeMap<NodeName, &Node> =
             view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
         let pools: BTreeMap<NodeName, &DevicePool> =
             view.pools.iter().map(|pool| (pool.node(), pool.as_ref())).collect();
         let mut lists: BTreeMap<NodeName, Vec<WatchedVolume>> = BTreeMap::new();
-        let (mut plan, mut homes, mut absent) = (Plan::default(), BTreeSet::new(), BTreeSet::new());
+        let (mut plan, mut homes, mut absent) = (MarkPlan::default(), BTreeSet::new(), BTreeSet::new());
         for persistent in &view.persistent {
             let Some(backing) = object::backing(persistent) else { continue };
             let volume = match &backing {
@@ -131,16 +131,16 @@ impl Planner {
     }
 
     /// Volumes that no PersistentVolume names.
-    fn plan_conditions(&mut self, view: &View, now: Now, plan: &mut Plan) {
+    fn plan_conditions(&mut self, view: &View, now: Now, plan: &mut MarkPlan) {
         let named: BTreeSet<VolumeId> = view.persistent.iter().filter_map(|volume| object::own(volume)).collect();
         let is_unclaimed = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains(id);
         self.unclaimed.keep(|id| view.volumes.get(id).is_some_and(|volume| is_unclaimed(id, volume)));
         for (id, volume) in &view.volumes {
             let is_marked = match is_unclaimed(id, volume) {
                 true => match self.unclaimed.look(id, (), SignedDuration::ZERO, now.monotonic) {
-                    Counts::Yes(()) => true,
+                    Lasting::Yes(()) => true,
                     // What an earlier leader has written stays.
-                    Counts::In(wait) => {
+                    Lasting::In(wait) => {
                         plan.due = plan.due.into_iter().chain([wait]).min();
                         unclaimed::is_marked(volume)
                     }
@@ -153,7 +153,7 @@ impl Planner {
         }
     }
 
-    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Counts<NodeState> {
+    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeState> {
         let state = match node.map(node_ready::readiness) {
             None => NodeState::Gone,
             Some(NodeReadiness::NotReady) => NodeState::NotReady,
@@ -165,7 +165,7 @@ impl Planner {
     }
 }
 
-impl Plan {
+impl MarkPlan {
     fn take(&mut self, volume: &Arc<PersistentVolume>, judgement: &Judgement, wall: Timestamp) {
         for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
             *self.marked.entry(reason.clone()).or_default() += 1;

@@ -14,7 +14,7 @@ pub struct Steady<K, S> {
 
 /// Whether a state counts yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts<S> {
+pub enum Lasting<S> {
     Yes(S),
     /// It will after this time, if it lasts.
     In(SignedDuration),
@@ -27,14 +27,14 @@ impl<K: Ord + Clone, S: Copy + PartialEq> Steady<K, S> {
 
     /// Takes in the state of one thing at the monotonic time `now`. One that was not known before is in this state for
     /// the time `already`, by somebody else's clock.
-    pub fn look(&mut self, thing: &K, state: S, already: SignedDuration, now: SignedDuration) -> Counts<S> {
+    pub fn look(&mut self, thing: &K, state: S, already: SignedDuration, now: SignedDuration) -> Lasting<S> {
         let already = already.clamp(SignedDuration::ZERO, self.grace);
         let entry = self.since.entry(thing.clone()).or_insert((state, now - already));
         if entry.0 != state {
             *entry = (state, now);
         }
         let left = self.grace - (now - entry.1);
-        if left.is_positive() { Counts::In(left) } else { Counts::Yes(state) }
+        if left.is_positive() { Lasting::In(left) } else { Lasting::Yes(state) }
     }
 
     /// Forgets all others.
@@ -55,23 +55,23 @@ mod tests {
     fn a_state_counts_after_its_time_and_begins_again_with_each_change() {
         let mut steady = Steady::new(secs(60));
         let mut look = |state, now| steady.look(&"n", state, secs(0), secs(now));
-        assert_eq!(look('a', 5), Counts::In(secs(60)));
-        assert_eq!(look('a', 64), Counts::In(secs(1)));
-        assert_eq!(look('b', 65), Counts::In(secs(60)));
-        assert_eq!(look('a', 66), Counts::In(secs(60)));
-        assert_eq!(look('a', 126), Counts::Yes('a'));
+        assert_eq!(look('a', 5), Lasting::In(secs(60)));
+        assert_eq!(look('a', 64), Lasting::In(secs(1)));
+        assert_eq!(look('b', 65), Lasting::In(secs(60)));
+        assert_eq!(look('a', 66), Lasting::In(secs(60)));
+        assert_eq!(look('a', 126), Lasting::Yes('a'));
     }
 
     #[test]
     fn what_lasted_before_the_first_look_counts_and_a_clock_that_is_wrong_does_not() {
         let first = |already| Steady::new(secs(60)).look(&"n", 'a', secs(already), secs(1));
-        assert_eq!(first(40), Counts::In(secs(20)));
-        assert_eq!(first(4000), Counts::Yes('a'));
-        assert_eq!(first(-4000), Counts::In(secs(60)));
+        assert_eq!(first(40), Lasting::In(secs(20)));
+        assert_eq!(first(4000), Lasting::Yes('a'));
+        assert_eq!(first(-4000), Lasting::In(secs(60)));
         let mut steady = Steady::new(secs(60));
         steady.look(&"n", 'a', secs(4000), secs(1));
-        assert_eq!(steady.look(&"n", 'b', secs(4000), secs(2)), Counts::In(secs(60)), "the change was seen");
+        assert_eq!(steady.look(&"n", 'b', secs(4000), secs(2)), Lasting::In(secs(60)), "the change was seen");
         steady.keep(|_| false);
-        assert_eq!(steady.look(&"n", 'a', secs(4000), secs(2)), Counts::Yes('a'));
+        assert_eq!(steady.look(&"n", 'a', secs(4000), secs(2)), Lasting::Yes('a'));
     }
 }

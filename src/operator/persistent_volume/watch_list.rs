@@ -8,6 +8,7 @@ use crate::api::crd::{DevicePool, WatchedVolume};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
 use crate::device::signed;
+use crate::health::HealthReason;
 
 /// The static provisioner, on its own or in the Local Storage Operator: `local-volume-provisioner-<node>-<uid>`. A
 /// directory that is no mount point gets no PersistentVolume from it.
@@ -27,13 +28,15 @@ pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> Watche
     let seen = pool.status.iter().flat_map(|status| &status.persistent_volumes);
     let seen = seen.into_iter().any(|known| known.uid == uid && known.mount_point);
     let always = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| name.starts_with(MOUNTS_ALWAYS));
+    // The DevicePool may have been deleted and made again.
+    let is_marked = volume.annotations().contains_key(HealthReason::NotMountPoint.word());
     WatchedVolume {
         name,
         uid,
         path: path.to_owned(),
         capacity: signed(capacity),
         volume_mode: if is_block { VolumeMode::Block } else { VolumeMode::Filesystem },
-        mount_point: listed || seen || always,
+        mount_point: listed || seen || always || is_marked,
     }
 }
 
@@ -58,6 +61,7 @@ mod tests {
         let is_mounted = |annotations: Value, pool: Value| listed(annotations, plain.clone(), pool).mount_point;
         assert!(!is_mounted(json!({}), json!({})));
         assert!(is_mounted(json!({PROVISIONED_BY: "local-volume-provisioner-n-1234"}), json!({})));
+        assert!(is_mounted(json!({"NotMountPoint": "yes"}), json!({})), "it was one when it was marked");
         assert!(!is_mounted(json!({PROVISIONED_BY: "rancher.io/local-path"}), json!({})));
         assert!(is_mounted(json!({}), json!({"spec": {"persistentVolumes": [known("u")]}})));
         assert!(is_mounted(json!({}), json!({"status": {"persistentVolumes": [known("u")]}})));

@@ -9,3 +9,4 @@ pub(in crate::operator) mod deleted_node;
 mod disk_events;
 mod disk_status;
 pub(in crate::operator) mod report;
+mod set_offer;

@@ -18,7 +18,7 @@ pub fn is_mark(condition: &KubeCondition) -> bool {
 }
 
 /// Whether a reason is one that only the controller's marks give.
-fn is_of_mark(reason: &HealthReason) -> bool {
+pub fn is_of_mark(reason: &HealthReason) -> bool {
     matches!(reason, HealthReason::AgentSilent | HealthReason::NodeNotReady | HealthReason::NodeGone)
 }
 

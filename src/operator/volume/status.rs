@@ -3,14 +3,14 @@
 use kube::runtime::events::EventType;
 
 use crate::api::{
-    crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
+    crd::{HealthEntry, Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
 };
 use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::volume::marked_health::healths;
+use crate::operator::volume::marked_health::{healths, is_of_mark};
 use crate::operator::{bytes::signed, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
@@ -178,7 +178,12 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 
 /// What is new in the health of a volume.
 pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
-    let health = |object: &PoolVolume| object.status.as_ref().map(|status| status.health.clone()).unwrap_or_default();
+    // What the controller knows of the node is no news of the volume.
+    let is_of_agent = |entry: &HealthEntry| !is_of_mark(&HealthReason::from(entry.reason.clone()));
+    let health = |object: &PoolVolume| -> Vec<HealthEntry> {
+        let all = object.status.iter().flat_map(|status| &status.health);
+        all.filter(|entry| is_of_agent(entry)).cloned().collect()
+    };
     let recovered = EventNote {
         type_: EventType::Normal,
         reason: "VolumeRecovered".to_owned(),

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::crd::{HealthEntry, Phase};
 use crate::operator::volume::sample::in_phase;
-use crate::volume::DRIVER_NAME;
+use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
 const GRACE: i64 = 60;
 
@@ -30,7 +30,7 @@ fn local(name: &str, affinity: Value) -> Arc<PersistentVolume> {
 fn own(id: VolumeId, phase: &str) -> Arc<PersistentVolume> {
     let value = json!({
         "metadata": {"name": "pvc-1", "uid": "u"},
-        "spec": {"csi": {"driver": DRIVER_NAME, "volumeHandle": id.to_string()}, "nodeAffinity": affinity("kubernetes.io/hostname", &["n"])},
+        "spec": {"csi": {"driver": DRIVER_NAME, "volumeHandle": id.to_string()}, "nodeAffinity": affinity(TOPOLOGY_KEY, &["n"])},
         "status": {"phase": phase},
     });
     Arc::new(serde_json::from_value(value).expect("a PersistentVolume"))
@@ -44,7 +44,7 @@ fn at(seconds: i64) -> Now {
 }
 
 /// `name: marks` of each change.
-fn words(plan: &Plan) -> Vec<String> {
+fn words(plan: &MarkPlan) -> Vec<String> {
     let word = |(volume, change): &(Arc<PersistentVolume>, MarkChange)| {
         let unmarked = change.unmarked.iter().map(|key| format!("-{key}"));
         let all: Vec<String> = change.marked.iter().cloned().chain(unmarked).collect();
@@ -164,4 +164,13 @@ fn a_volume_that_no_persistent_volume_names_is_counted_after_ten_times_the_grace
     let after = View { volumes: [(id, Arc::new(marked))].into(), ..View::default() };
     let plan = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never).plan(&after, at(902));
     assert_eq!((plan.unclaimed, plan.conditions.len()), (1, 0), "another leader takes nothing back");
+}
+
+#[test]
+fn a_volume_of_this_driver_whose_object_and_node_are_gone_is_marked_for_both() {
+    let id = VolumeId::of_name("pvc-1");
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let view = View { persistent: vec![own(id, "Bound")], ..View::default() };
+    assert_eq!(words(&planner.plan(&view, at(0))), [""; 0]);
+    assert_eq!(words(&planner.plan(&view, at(60))), ["pvc-1: VolumeMissing NodeGone"]);
 }

@@ -13,35 +13,12 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 
-use super::error::HostError;
-use super::links::{host_root, open_below};
-use super::mount::usage_of;
-use super::port::FsUsage;
-use super::raw::DevNo;
-use super::roots::Roots;
-
-/// What a path of the host is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathState {
-    /// There is nothing.
-    Absent,
-    /// A node of a block device; `None`: the device is gone. In bytes.
-    Device { size: Option<u64> },
-    /// `device_size`: of the device of its filesystem, in bytes. `None`: the filesystem is not of one device.
-    Directory { mounted: Mounted, device_size: Option<u64>, usage: FsUsage },
-    /// A file, or something else that no volume is.
-    Other,
-}
-
-/// What is mounted at a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mounted {
-    Nothing,
-    /// A directory of a filesystem that has others, too (a bind mount).
-    Part,
-    /// A filesystem from its root on.
-    Whole,
-}
+use super::usage::usage_of;
+use crate::host::error::HostError;
+use crate::host::links::{host_root, open_below};
+use crate::host::port::{Mounted, PathState};
+use crate::host::raw::DevNo;
+use crate::host::roots::Roots;
 
 pub fn path_state(roots: &Roots, path: &Path) -> Result<PathState, HostError> {
     let failed =

@@ -1,0 +1,90 @@
+//! Writes that the API server refuses: they are tried again less and less often, and hold up no other.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::host::Backoff;
+
+/// The wait before refused writes are tried again: the first one, and the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Which objects could not be written, by UID. Times are monotonic.
+#[derive(Debug)]
+pub struct Refusals {
+    refused: BTreeSet<String>,
+    again: Duration,
+    backoff: Backoff,
+}
+
+impl Refusals {
+    pub fn new() -> Self {
+        let backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        Self { refused: BTreeSet::new(), again: Duration::ZERO, backoff }
+    }
+
+    /// Those that are written now, at most so many: refused ones last, and only when their time has come. And how many
+    /// have to wait for the next pass.
+    pub fn select<T>(
+        &self,
+        mut all: Vec<T>,
+        uid: impl Fn(&T) -> Option<String>,
+        most: usize,
+        now: Duration,
+    ) -> (Vec<T>, usize) {
+        let is_refused = |one: &T| uid(one).is_some_and(|uid| self.refused.contains(&uid));
+        all.retain(|one| now >= self.again || !is_refused(one));
+        all.sort_by_key(|one| is_refused(one));
+        let waiting = all.len().saturating_sub(most);
+        all.truncate(most);
+        (all, waiting)
+    }
+
+    /// What came of one write.
+    pub fn written(&mut self, uid: Option<String>, is_done: bool) {
+        if let Some(uid) = uid {
+            match is_done {
+                true => drop(self.refused.remove(&uid)),
+                false => drop(self.refused.insert(uid)),
+            }
+        }
+    }
+
+    /// At the end of a pass in which something was refused, or nothing: how long until refused writes are tried again.
+    pub fn end(&mut self, has_failed: bool, now: Duration) -> Option<Duration> {
+        if self.refused.is_empty() {
+            self.backoff.reset();
+            return None;
+        }
+        if has_failed {
+            self.again = now + self.backoff.wait();
+        }
+        Some(self.again.saturating_sub(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uid(one: &usize) -> Option<String> {
+        Some(one.to_string())
+    }
+
+    #[test]
+    fn what_is_refused_holds_up_nothing_and_is_tried_again_less_and_less_often() {
+        let mut refusals = Refusals::new();
+        let at = Duration::from_secs;
+        let (first, waiting) = refusals.select((0..5).collect(), uid, 3, at(0));
+        assert_eq!((first.clone(), waiting), (vec![0, 1, 2], 2));
+        first.iter().for_each(|one| refusals.written(uid(one), false));
+        assert_eq!(refusals.end(true, at(0)), Some(at(2)));
+        assert_eq!(refusals.select((0..5).collect(), uid, 3, at(1)), (vec![3, 4], 0));
+        assert_eq!(refusals.end(false, at(1)), Some(at(1)), "nothing was refused, and the wait is no longer for it");
+        assert_eq!(refusals.select((0..5).collect(), uid, 3, at(2)), (vec![3, 4, 0], 2), "the others first");
+        refusals.written(uid(&0), false);
+        assert_eq!(refusals.end(true, at(2)), Some(at(4)));
+        (0..3).for_each(|one| refusals.written(uid(&one), true));
+        assert_eq!(refusals.end(false, at(6)), None);
+    }
+}
