@@ -364,7 +364,10 @@ mod tests {
         assert_eq!(seen(&places, read_only), [], "it was published read-only, or not at all");
         let writable = VolumePlaces { is_writable: true, ..places };
         assert_eq!(words(&seen(&writable, read_only)), ["DeviceReadOnly"]);
-        let gone = full.now_at(VolumePlaces::default());
+        let capacity = full.places.capacity;
+        let grown = full.clone().now_at(VolumePlaces { capacity: capacity + 1, ..full.places.clone() });
+        assert_eq!(grown.device, None, "it was looked at before the volume grew");
+        let gone = full.now_at(VolumePlaces { capacity, ..VolumePlaces::default() });
         assert_eq!((gone.usage, gone.device), (None, Some(device)), "a device stays one without a mount");
     }
 
