@@ -149,8 +149,10 @@ reasons! {
         "Copy the data away by hand before you delete the claim. The deletion waits: docs/troubleshooting.md, \"A \
          volume does not go away\".";
     VolumeMissing: Volume, Cluster, DataLoss, AT_ONCE,
-        "The disk is there, and the volume is not on it any more.",
-        "Bring back the disk that was in use last. If that is impossible, delete the claim, which erases nothing, \
+        "The disk is there, and the volume is not on it any more. Or, as a mark of a PersistentVolume: its PoolVolume does \
+         not exist.",
+        "If the node's agent is silent, bring it back first: it writes a missing PoolVolume again. Else bring back the \
+         disk that was in use last. If that is impossible, delete the claim, which erases nothing, \
          and restore a backup into a new one.";
     NotMountPoint: Volume, Look, Inaccessible, AT_ONCE,
         "The volume was mounted for its pod, and is not mounted there any more.",

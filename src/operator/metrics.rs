@@ -43,7 +43,10 @@ impl Metrics {
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
         let abnormal = opts("abnormal_volumes", "Volumes that are not healthy, by the worst reason of each.");
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
-        let marked = opts("marked_persistent_volumes", "PersistentVolumes that are marked, by each reason of each.");
+        let marked = opts(
+            "marked_persistent_volumes",
+            "Local PersistentVolumes of other provisioners that are marked, by each reason.",
+        );
         let marked = IntGaugeVec::new(marked, &["reason"])?;
         registry.register(Box::new(marked.clone()))?;
         let unclaimed = "Volumes that no PersistentVolume has named for ten minutes.";

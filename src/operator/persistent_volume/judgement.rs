@@ -19,7 +19,7 @@ pub struct Judgement {
 
 /// Whether a node can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeState {
+pub enum NodePresence {
     Ready,
     NotReady,
     Gone,
@@ -36,7 +36,7 @@ pub enum Reported<'a> {
 }
 
 /// `present` are the reasons by which it is marked now.
-pub fn judge(node: Lasting<NodeState>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
+pub fn judge(node: Lasting<NodePresence>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
     let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
     let of_volume = || present.iter().filter(|reason| !of_node.contains(reason)).cloned().collect();
     let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
@@ -50,9 +50,9 @@ pub fn judge(node: Lasting<NodeState>, reported: Reported<'_>, present: &BTreeSe
         Reported::Absent(Lasting::In(wait)) => (of_volume(), Some(wait)),
     };
     match node {
-        Lasting::Yes(NodeState::Ready) => {}
-        Lasting::Yes(NodeState::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
-        Lasting::Yes(NodeState::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
+        Lasting::Yes(NodePresence::Ready) => {}
+        Lasting::Yes(NodePresence::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
+        Lasting::Yes(NodePresence::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
         // Neither marked nor unmarked for it.
         Lasting::In(wait) => {
             reasons.extend(of_node.into_iter().filter(|reason| present.contains(reason)));
@@ -88,11 +88,12 @@ mod tests {
     fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
-        let judged = judge(Lasting::Yes(NodeState::Ready), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodePresence::Ready), Reported::Entries(&entries), &none);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
-        let judged = judge(Lasting::Yes(NodeState::NotReady), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodePresence::NotReady), Reported::Entries(&entries), &none);
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
-        let judged = judge(Lasting::Yes(NodeState::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
+        let judged =
+            judge(Lasting::Yes(NodePresence::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
         assert_eq!(words(&judged), ["MisMatchedVolSize"]);
     }
 
@@ -100,9 +101,9 @@ mod tests {
     fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
         let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
         let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, &present)).join(" ");
-        assert_eq!(judged(NodeState::Ready), "NotMountPoint");
-        assert_eq!(judged(NodeState::NotReady), "NotMountPoint NodeNotReady");
-        assert_eq!(judged(NodeState::Gone), "NotMountPoint NodeGone");
+        assert_eq!(judged(NodePresence::Ready), "NotMountPoint");
+        assert_eq!(judged(NodePresence::NotReady), "NotMountPoint NodeNotReady");
+        assert_eq!(judged(NodePresence::Gone), "NotMountPoint NodeGone");
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
-        let (ready, present) = (Lasting::Yes(NodeState::Ready), [HealthReason::DiskMissing].into());
+        let (ready, present) = (Lasting::Yes(NodePresence::Ready), [HealthReason::DiskMissing].into());
         let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), &present);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
         let judged = judge(ready, Reported::Absent(Lasting::Yes(())), &present);

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
-use super::judgement::{Judgement, NodeState, Reported, judge};
+use super::judgement::{Judgement, NodePresence, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
@@ -52,7 +52,7 @@ pub struct MarkPlan {
     pub conditions: Vec<(Arc<PoolVolume>, Vec<Condition>)>,
     /// How many volumes no PersistentVolume has named for a while.
     pub unclaimed: i64,
-    /// How many PersistentVolumes each reason holds for.
+    /// How many local PersistentVolumes of other provisioners each reason holds for.
     pub marked: BTreeMap<HealthReason, i64>,
     /// After this time there may be more, even if nothing changes.
     pub due: Option<SignedDuration>,
@@ -61,7 +61,7 @@ pub struct MarkPlan {
 /// Plans, and remembers since when nodes and volumes are as they are.
 #[derive(Debug)]
 pub struct Planner {
-    nodes: Steady<NodeName, NodeState>,
+    nodes: Steady<NodeName, NodePresence>,
     absent: Steady<VolumeId, ()>,
     unclaimed: Steady<VolumeId, ()>,
     reserve: ReservePolicy,
@@ -112,6 +112,9 @@ impl Planner {
             let judgement = judge(node, reported, &marks::present(persistent.annotations()));
             plan.take(persistent, &judgement, now.wall);
             if matches!(backing, Backing::Path(_)) {
+                for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
+                    *plan.marked.entry(reason.clone()).or_default() += 1;
+                }
                 let is_marked = judgement.reasons.iter().any(HealthReason::marks);
                 let reservation = self.reserve.decide(persistent, is_marked);
                 plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
@@ -153,11 +156,11 @@ impl Planner {
         }
     }
 
-    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeState> {
+    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodePresence> {
         let state = match node.map(node_ready::readiness) {
-            None => NodeState::Gone,
-            Some(NodeReadiness::NotReady) => NodeState::NotReady,
-            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => NodeState::Ready,
+            None => NodePresence::Gone,
+            Some(NodeReadiness::NotReady) => NodePresence::NotReady,
+            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => NodePresence::Ready,
         };
         let since = node.and_then(kube_node::ready_since);
         let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
@@ -167,9 +170,6 @@ impl Planner {
 
 impl MarkPlan {
     fn take(&mut self, volume: &Arc<PersistentVolume>, judgement: &Judgement, wall: Timestamp) {
-        for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
-            *self.marked.entry(reason.clone()).or_default() += 1;
-        }
         self.due = self.due.into_iter().chain(judgement.due).min();
         if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, wall) {
             self.changes.push((Arc::clone(volume), change));

@@ -24,7 +24,7 @@ pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> Watche
     // One that cannot be understood promises nothing.
     let capacity = capacity.and_then(|text| quantity::parse(&text.0).ok()).unwrap_or(0);
     let is_block = spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block");
-    let listed = pool.spec.persistent_volumes.iter().any(|known| known.uid == uid && known.mount_point);
+    let listed = pool.spec.persistent_volumes.iter().find(|known| known.uid == uid).map(|known| known.mount_point);
     let seen = pool.status.iter().flat_map(|status| &status.persistent_volumes);
     let seen = seen.into_iter().any(|known| known.uid == uid && known.mount_point);
     let always = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| name.starts_with(MOUNTS_ALWAYS));
@@ -36,7 +36,7 @@ pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> Watche
         path: path.to_owned(),
         capacity: signed(capacity),
         volume_mode: if is_block { VolumeMode::Block } else { VolumeMode::Filesystem },
-        mount_point: listed || seen || always || is_marked,
+        mount_point: listed.unwrap_or(is_marked) || seen || always,
     }
 }
 
@@ -62,6 +62,9 @@ mod tests {
         assert!(!is_mounted(json!({}), json!({})));
         assert!(is_mounted(json!({PROVISIONED_BY: "local-volume-provisioner-n-1234"}), json!({})));
         assert!(is_mounted(json!({"NotMountPoint": "yes"}), json!({})), "it was one when it was marked");
+        let no_more = WatchedVolume { mount_point: false, ..serde_json::from_value(known("u")).expect("one") };
+        let by_person = json!({"spec": {"persistentVolumes": [no_more]}});
+        assert!(!is_mounted(json!({"NotMountPoint": "yes"}), by_person), "a person says that it need not be one");
         assert!(!is_mounted(json!({PROVISIONED_BY: "rancher.io/local-path"}), json!({})));
         assert!(is_mounted(json!({}), json!({"spec": {"persistentVolumes": [known("u")]}})));
         assert!(is_mounted(json!({}), json!({"status": {"persistentVolumes": [known("u")]}})));
