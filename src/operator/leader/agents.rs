@@ -23,15 +23,12 @@ impl Leader {
         if !self.agents.is_synced() {
             return (true, None);
         }
-        // Not even one pod: what selects them is wrong, or they were taken away together. That says nothing of one node.
-        let is_known = !self.agents.all().is_empty();
         let now = Timestamp::now();
         let pools = self.stores.pools.all();
         let nodes = pools.iter().map(|pool| pool.node());
         let lives = silences.look(nodes, |node| self.agents.group(node), self.grace, now);
         let (mut done, mut next) = (true, None);
         let mut lives: Vec<_> = pools.iter().filter_map(|pool| Some((pool, *lives.get(&pool.node())?))).collect();
-        lives.retain(|(_, life)| is_known || !matches!(life, AgentLife::Silent { .. }));
         // Those that are back first: their room is 0 until it is said.
         lives.sort_by_key(|(_, life)| !matches!(life, AgentLife::Alive { .. }));
         let mut writes = 0;
