@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::stores::Stores;
-use crate::api::crd::Phase;
+use crate::api::crd::{DevicePool, Phase};
 use crate::operator::bytes::signed;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::{self, phase};
@@ -56,7 +56,7 @@ impl Metrics {
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
         registry.register(Box::new(accepted.clone()))?;
-        let silent = "Nodes whose agent does not answer, as their DevicePools say.";
+        let silent = "Nodes that exist and whose agent does not answer, as their DevicePools say.";
         let silent = IntGauge::with_opts(opts("silent_agents", silent))?;
         registry.register(Box::new(silent.clone()))?;
         let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
@@ -85,7 +85,9 @@ impl Metrics {
         let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
         let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));
         self.accepted.set(made.min().unwrap_or(0));
-        self.silent.set(signed(stores.pools.all().iter().filter(|pool| silence(pool).is_some()).count()));
+        // Of a deleted node nobody expects an answer: its volumes have an alert of their own.
+        let is_silent = |pool: &DevicePool| silence(pool).is_some() && stores.nodes.get(&pool.node()).is_some();
+        self.silent.set(signed(stores.pools.all().iter().filter(|pool| is_silent(pool)).count()));
         self.abnormal.reset();
         for object in &all {
             let volume = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
@@ -161,9 +163,14 @@ mod tests {
             pool.status.as_mut().expect("set").conditions = conditions;
             pool
         };
-        let pools = [pool("a", "True"), pool("b", "Unknown"), pool("c", "Unknown")];
+        let pools = [pool("a", "True"), pool("b", "Unknown"), pool("c", "Unknown"), pool("deleted", "Unknown")];
         let pools = crate::operator::store::Store::of(pools, |_, _| false);
-        metrics.refresh(&Stores { pools, ..Stores::default() });
+        let node = |name: &str| {
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+            Node { metadata, ..Node::default() }
+        };
+        let nodes = crate::operator::store::Store::of(["a", "b", "c"].map(node), |_, _| false);
+        metrics.refresh(&Stores { pools, nodes, ..Stores::default() });
         assert_eq!(metrics.silent.get(), 2);
         metrics.refresh(&Stores::default());
         assert_eq!(metrics.silent.get(), 0);
