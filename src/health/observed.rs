@@ -18,6 +18,10 @@ pub struct DiskObservation {
     pub silent: Option<String>,
 }
 
+/// So many failed commands between two looks are errors of the disk. The kernel also counts each command that a disk
+/// does not know, and sends several of those when it reads a disk's properties again, as after a change of partitions.
+const MANY_ERRORS: u64 = 20;
+
 /// The counters of a disk at the last look. A counter counts as an error only where it rises under our eyes: what
 /// happened before the agent began, or in another machine, is no news.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,7 @@ impl DiskCounters {
             let before = self.io.replace(io);
             let rise = |of: fn(&IoErrors) -> u64| risen(before.as_ref().map(of), Some(of(&io)));
             let (errors, timeouts) = (rise(|io| io.errors), rise(|io| io.timeouts));
+            let errors = errors.filter(|rise| *rise >= MANY_ERRORS);
             if errors.or(timeouts).is_some() {
                 let (errors, timeouts) = (errors.unwrap_or(0), timeouts.unwrap_or(0));
                 let words = format!(
@@ -293,8 +298,9 @@ mod tests {
         assert_eq!(look(Some(5), 100, 2), "", "it was so before we came");
         assert_eq!(look(Some(5), 100, 2), "");
         assert_eq!(look(Some(6), 100, 3), "DiskMediaErrors DiskIoErrors");
-        assert_eq!(look(None, 101, 3), "DiskIoErrors");
-        assert_eq!(look(Some(6), 101, 3), "", "a report without the counter forgets nothing");
+        assert_eq!(look(None, 119, 3), "", "the kernel has asked for what the disk does not know");
+        assert_eq!(look(None, 139, 3), "DiskIoErrors");
+        assert_eq!(look(Some(6), 139, 3), "", "a report without the counter forgets nothing");
         assert_eq!(look(Some(0), 0, 0), "", "it began again");
         assert_eq!(look(Some(1), 0, 0), "DiskMediaErrors");
     }

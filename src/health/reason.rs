@@ -125,7 +125,7 @@ reasons! {
         "Run a check of the application's data, and of its backup. If the counter keeps rising: docs/health.md, \
          \"Replace a disk\".";
     DiskIoErrors: Disk, Look, Degraded, TEN_MINUTES,
-        "The kernel has counted more failed or timed-out requests to the disk since the last checkup.",
+        "The kernel has counted a timed-out request to the disk, or at least 20 more failed ones, since the last checkup.",
         "Look for its name in `dmesg`; check cable, slot and controller. If the counter keeps rising: \
          docs/health.md, \"Replace a disk\".";
     DiskSpareLow: Disk, Look, Degraded, AT_ONCE,

@@ -78,7 +78,7 @@ fn a_counter_of_the_kernel_that_rises_is_seen_at_the_next_checkup_and_goes_when_
     node.host.set_io_errors("fake0", IoErrors { errors: 9, timeouts: 0 });
     node.look();
     assert_eq!(node.reasons("fake0"), [] as [String; 0], "errors of before are no news");
-    node.host.set_io_errors("fake0", IoErrors { errors: 10, timeouts: 0 });
+    node.host.set_io_errors("fake0", IoErrors { errors: 29, timeouts: 0 });
     node.host.advance(Duration::from_secs(60));
     assert!(node.look());
     assert_eq!(node.reasons("fake0"), ["DiskIoErrors"]);
@@ -279,7 +279,7 @@ fn a_disk_that_was_plugged_in_again_has_counted_nothing_under_our_eyes() {
     while node.checkup.pool.usable_disks().len() < 2 {
         node.agent.pass().expect("a look");
     }
-    node.host.set_io_errors("fake0", IoErrors { errors: 3, timeouts: 0 });
+    node.host.set_io_errors("fake0", IoErrors { errors: 99, timeouts: 0 });
     node.look();
     assert_eq!(node.reasons("fake0"), [] as [String; 0]);
 }
