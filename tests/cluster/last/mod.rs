@@ -70,7 +70,14 @@ fn b_an_uninstallation_keeps_objects_and_data_and_the_next_installation_finds_th
         assert_eq!(space.list("LocalVolumeSet", Some(HOME)).await.len(), 3, "the sets");
         assert!(space.get("StorageClass", None, "local-carved").await.is_some());
         assert!(place.holds_data());
-        assert!(space.list("Pod", Some(HOME)).await.iter().all(|pod| !pod["metadata"]["deletionTimestamp"].is_null()));
+        // Kubernetes' garbage collector deletes them a moment after their owners are gone.
+        let are_deleted = async || {
+            let pods = space.list("Pod", Some(HOME)).await;
+            let left = pods.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+            let left: Vec<String> = left.map(|pod| name(&pod).to_owned()).collect();
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        };
+        eventually("all pods are deleted", SOON, are_deleted).await;
 
         install(space).await;
         space.create(&space.pod("data", "data", As::Folder)).await;
