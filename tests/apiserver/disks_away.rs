@@ -6,6 +6,7 @@ use std::time::Duration;
 use localpool::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use localpool::host::fake::{FakeHost, Fault};
 use localpool::host::{Extent, Geometry};
+use localpool::pool::{DiskView, Standing};
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::MIB;
 use serde_json::json;
@@ -35,7 +36,9 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
     let mut node = SimNode::of(&cluster.client, &name, json!({"sim": label}), host).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
-    while node.pool().disk_views().len() < 2 {
+    // Neither is still being claimed or prepared when its writes begin to fail.
+    let is_settled = |view: &DiskView| view.standing == Standing::Ready && view.owned && view.erasing == 0;
+    while node.pool().disk_views().iter().filter(|view| is_settled(view)).count() < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     disks.iter().for_each(|disk| disk.inject(no_table()));
