@@ -1,4 +1,5 @@
-//! PersistentVolumes that are marked: seed 004, with the real monitor, and an agent on a fake machine.
+//! PersistentVolumes that are marked: seed 004, with the real monitor, and an agent on a fake machine. The monitor writes
+//! to all objects, those of other tests too, so each of these tests is alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +13,12 @@ use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::host::{FsUsage, Mounted, PathState};
 use localpool::operator::controller::{Metrics, Monitor, ReservePolicy};
 use localpool::volume::{DRIVER_NAME, VolumeId};
+use localpool_testing::found_async;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{Stage, on, unique};
+use crate::agent::{AGAIN, PATIENCE, Stage, on, unique};
 use crate::cluster;
 use crate::leader::until;
 use crate::nodes::{make, offering};
@@ -81,9 +83,10 @@ async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
         let events = api.list(&ListParams::default().fields(&fields)).await.expect("listed").items;
         let mut notes: Vec<String> = events.into_iter().filter_map(|event| event.note).collect();
         notes.sort();
-        (notes == expected).then_some(())
+        if notes == expected { Ok(()) } else { Err(notes) }
     };
-    until(&format!("{expected:?} on {name}"), found).await;
+    let found = found_async(PATIENCE, AGAIN, found).await;
+    found.unwrap_or_else(|notes| panic!("{expected:?} on {name}, and there is {notes:?}"));
 }
 
 /// Sets the condition Ready of a node, which kubelet sets, and its hostname.
@@ -107,7 +110,7 @@ fn directory(mounted: Mounted) -> PathState {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_more_when_it_is_back() {
-    let cluster = cluster!(shared);
+    let cluster = cluster!(alone);
     let (stage, _, node) = offering(&cluster.client, 64).await;
     let client = &stage.client;
     ready(client, &node.name, "True").await;
@@ -154,7 +157,7 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_volumes_of_a_node_that_is_not_ready_are_marked_and_those_of_other_nodes_and_kinds_are_not() {
-    let cluster = cluster!(shared);
+    let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
     let client = &stage.client;
     let (silent, alive) = (unique("node"), unique("node"));
@@ -187,7 +190,7 @@ async fn all_volumes_of_a_node_that_is_not_ready_are_marked_and_those_of_other_n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
-    let cluster = cluster!(shared);
+    let cluster = cluster!(alone);
     let (stage, label, node) = offering(&cluster.client, 64).await;
     let client = &stage.client;
     ready(client, &node.name, "True").await;
@@ -217,7 +220,7 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marked_volume_that_nobody_has_is_reserved_where_that_is_wanted_until_it_is_well() {
-    let cluster = cluster!(shared);
+    let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
     let client = &stage.client;
     let (node, name) = (unique("node"), unique("local-pv"));
