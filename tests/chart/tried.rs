@@ -234,6 +234,50 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
     assert_eq!(left.trim(), format!("poolvolume.localpool.dev/{of_two}"));
 }
 
+fn persistent(name: &str, claim: Option<&str>) -> String {
+    let term = serde_json::json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["one"]}]});
+    let mut volume = serde_json::json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
+            "local": {"path": "/mnt/x"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    });
+    if let Some(claim) = claim {
+        volume["spec"]["claimRef"] = serde_json::json!({"namespace": "localpool", "name": claim});
+    }
+    volume.to_string()
+}
+
+/// By default it reserves none, and yet a reservation of earlier can end.
+#[test]
+fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_changes_nothing_else() {
+    let Some(lab) = Lab::start() else { return };
+    let controller = lab.token("localpool-controller", None);
+    for (name, claim) in [("free", None), ("reserved", Some("localpool-marked-u")), ("by-hand", Some("data"))] {
+        lab.server.admin(&["create", "-f", "-"], &persistent(name, claim));
+    }
+    let refused = Some("writes annotations of PersistentVolumes");
+    for (name, patch, refused) in [
+        ("free", r#"{"metadata":{"annotations":{"NotMountPoint":"yes"}}}"#, None),
+        ("free", r#"{"metadata":{"annotations":{"NotMountPoint":null}}}"#, None),
+        ("free", r#"{"metadata":{"labels":{"a":"b"}}}"#, refused),
+        ("free", r#"{"metadata":{"finalizers":null}}"#, refused),
+        ("free", r#"{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}"#, refused),
+        ("free", r#"{"spec":{"claimRef":{"namespace":"localpool","name":"localpool-marked-u"}}}"#, refused),
+        ("by-hand", r#"{"spec":{"claimRef":null}}"#, refused),
+        ("reserved", r#"{"spec":{"claimRef":null,"persistentVolumeReclaimPolicy":"Delete"}}"#, refused),
+        ("reserved", r#"{"spec":{"claimRef":null}}"#, None),
+    ] {
+        let what = ["patch", "persistentvolume", name, "--type=merge", "--patch", patch];
+        let Answer { taken, said } = lab.server.kubectl(&controller, &what, "");
+        match refused {
+            None => assert!(taken, "{name} {patch}: {said}"),
+            Some(why) => assert!(!taken && said.contains(why), "{name} {patch} was not refused: {said}"),
+        }
+    }
+}
+
 /// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
 fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
