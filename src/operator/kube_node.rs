@@ -30,11 +30,15 @@ pub fn is_same(a: &Node, b: &Node) -> bool {
         == (&b.metadata.uid, &b.metadata.labels, &b.spec, &b.status)
 }
 
+/// What is said of its readiness; `None`: nobody said anything yet.
+pub fn ready(node: &Node) -> Option<&NodeCondition> {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|condition| condition.type_ == READY)
+}
+
 /// Since when the node is ready, or is not; `None`: nobody said.
 pub fn ready_since(node: &Node) -> Option<Timestamp> {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().find(|condition| condition.type_ == READY)?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
+    ready(node)?.last_transition_time.as_ref().map(|time| time.0)
 }
 
 #[cfg(test)]

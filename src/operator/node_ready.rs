@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
+use crate::operator::kube_node::ready;
+
 /// What kubelet says of its node, or the node controller in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeReadiness {
@@ -13,8 +15,7 @@ pub enum NodeReadiness {
 }
 
 pub fn readiness(node: &Node) -> NodeReadiness {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    match conditions.iter().find(|condition| condition.type_ == "Ready") {
+    match ready(node) {
         Some(NodeCondition { status, .. }) if status == "True" => NodeReadiness::Ready,
         Some(_) => NodeReadiness::NotReady,
         None => NodeReadiness::NotSaid,

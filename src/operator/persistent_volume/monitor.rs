@@ -4,6 +4,7 @@
 //! not do everything, or when a state has lasted long enough to count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -122,40 +123,34 @@ impl Monitor {
     async fn perform(&self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
         self.count(&plan);
         let MarkPlan { changes, reservations, watch_lists, conditions, due, .. } = plan;
+        let changes = changes.into_iter().map(|(volume, change)| PlannedWrite::Marks(volume, change));
+        let reservations = reservations.into_iter().map(|(volume, change)| PlannedWrite::Reservation(volume, change));
+        let lists = watch_lists.into_iter().map(|(pool, list)| PlannedWrite::WatchList(pool, list));
+        let conditions = conditions.into_iter().map(|(volume, all)| PlannedWrite::Conditions(volume, all));
+        let all = changes.chain(reservations).chain(lists).chain(conditions).collect();
+        let (writes, waiting) = refusals.select(all, PlannedWrite::key, WRITES, now);
         let (mut failed, mut written) = (false, false);
-        let (changes, mut waiting) = refusals.select(changes, |(volume, _)| volume.uid(), WRITES, now);
-        for (volume, change) in changes {
-            let done = match self.note(self.write(&volume, &change).await) {
-                Some(written) => !written || self.publish(&volume, &change).await,
-                None => false,
-            };
-            refusals.written(volume.uid(), done);
-            (failed, written) = (failed || !done, written || done);
-        }
-        let (reservations, more) = refusals.select(reservations, |(volume, _)| volume.uid(), WRITES, now);
-        waiting += more;
-        for (volume, reservation) in reservations {
-            let done = self.note(self.reserve(&volume, reservation).await).is_some();
-            refusals.written(volume.uid(), done);
-            (failed, written) = (failed || !done, written || done);
-        }
-        let (lists, more) = refusals.select(watch_lists, |(pool, _)| pool.uid(), WRITES, now);
-        waiting += more;
-        for (pool, list) in lists {
-            let done = self.note(self.write_list(&pool, &list).await).is_some();
-            refusals.written(pool.uid(), done);
-            (failed, written) = (failed || !done, written || done);
-        }
-        let (conditions, more) = refusals.select(conditions, |(volume, _)| volume.uid(), WRITES, now);
-        waiting += more;
-        for (volume, conditions) in conditions {
-            let done = self.note(self.write_conditions(&volume, &conditions).await).is_some();
-            refusals.written(volume.uid(), done);
+        for write in writes {
+            let done = self.carry_out(&write).await;
+            refusals.written(write.key(), done);
             (failed, written) = (failed || !done, written || done);
         }
         let due = due.map(|due| Duration::try_from(due).unwrap_or_default());
         let next = (waiting > 0 && written).then_some(NEXT);
         due.into_iter().chain(next).chain(refusals.end(failed, now)).min()
+    }
+
+    /// Whether nothing of it has to be tried again.
+    async fn carry_out(&self, write: &PlannedWrite) -> bool {
+        match write {
+            PlannedWrite::Marks(volume, change) => match self.note(self.write(volume, change).await) {
+                Some(written) => !written || self.publish(volume, change).await,
+                None => false,
+            },
+            PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
+            PlannedWrite::WatchList(pool, list) => self.note(self.write_list(pool, list).await).is_some(),
+            PlannedWrite::Conditions(volume, all) => self.note(self.write_conditions(volume, all).await).is_some(),
+        }
     }
 
     fn count(&self, plan: &MarkPlan) {
@@ -253,6 +248,26 @@ impl Monitor {
         let counter = if written.is_ok() { &self.metrics.writes } else { &self.metrics.errors };
         counter.with_label_values(&[WORK]).inc();
         written.inspect_err(|error| tracing::warn!(controller = WORK, "{}; trying again", chain(error))).ok()
+    }
+}
+
+/// One request of a plan.
+enum PlannedWrite {
+    Marks(Arc<PersistentVolume>, MarkChange),
+    Reservation(Arc<PersistentVolume>, Reservation),
+    WatchList(Arc<DevicePool>, Vec<WatchedVolume>),
+    Conditions(Arc<PoolVolume>, Vec<Condition>),
+}
+
+impl PlannedWrite {
+    /// By which it is known whether it was refused: marks and the reservation of one volume are two.
+    fn key(&self) -> Option<String> {
+        match self {
+            Self::Marks(volume, _) => volume.uid(),
+            Self::Reservation(volume, _) => volume.uid().map(|uid| format!("{uid} reserved")),
+            Self::WatchList(pool, _) => pool.uid(),
+            Self::Conditions(volume, _) => volume.uid(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::host::Backoff;
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Which objects could not be written, by UID. Times are monotonic.
+/// Which writes were refused, by a key that stays. Times are monotonic.
 #[derive(Debug)]
 pub struct Refusals {
     refused: BTreeSet<String>,
@@ -28,11 +28,11 @@ impl Refusals {
     pub fn select<T>(
         &self,
         mut all: Vec<T>,
-        uid: impl Fn(&T) -> Option<String>,
+        key: impl Fn(&T) -> Option<String>,
         most: usize,
         now: Duration,
     ) -> (Vec<T>, usize) {
-        let is_refused = |one: &T| uid(one).is_some_and(|uid| self.refused.contains(&uid));
+        let is_refused = |one: &T| key(one).is_some_and(|key| self.refused.contains(&key));
         all.retain(|one| now >= self.again || !is_refused(one));
         all.sort_by_key(|one| is_refused(one));
         let waiting = all.len().saturating_sub(most);
@@ -41,11 +41,11 @@ impl Refusals {
     }
 
     /// What came of one write.
-    pub fn written(&mut self, uid: Option<String>, is_done: bool) {
-        if let Some(uid) = uid {
+    pub fn written(&mut self, key: Option<String>, is_done: bool) {
+        if let Some(key) = key {
             match is_done {
-                true => drop(self.refused.remove(&uid)),
-                false => drop(self.refused.insert(uid)),
+                true => drop(self.refused.remove(&key)),
+                false => drop(self.refused.insert(key)),
             }
         }
     }
