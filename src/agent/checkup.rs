@@ -1,7 +1,7 @@
 //! The checkup of the pool: what its disks report of themselves, and what the kernel counts of them, and how
 //! the mounts of its volumes are; and the paths of local PersistentVolumes of other provisioners.
 //!
-//! Takes in the pool and the host; puts what it finds on the health board. A disk that hangs costs one thread and a
+//! Takes in the pool and the host; puts what it finds on the health board, and cordons disks for it. A disk that hangs costs one thread and a
 //! moment of the first checkup that asks it; the others are asked as always.
 
 mod asking;
@@ -23,7 +23,7 @@ use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
 use crate::host::{DiskReport, Health, Host, Incarnation, RawDisk, chain, timeout};
-use crate::pool::Pool;
+use crate::pool::{Fitness, Pool};
 
 /// A checkup at least this often: the counters of the kernel come with no event.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
@@ -79,14 +79,17 @@ impl Checkup {
         self.reporting.forget(|whom| incarnations.contains(whom));
         self.filesystems.forget(|whom| here.contains_key(whom));
         let observed = self.observe_volumes(answered);
-        let mut look = Look::default();
+        let (mut look, mut fitness) = (Look::default(), BTreeMap::new());
         for view in self.pool.disk_views() {
-            let mut findings = Finding::of_disk(&view);
-            if let Some(raw) = here.get(&view.id) {
-                findings.extend(self.of_disk(&view.id, raw, answered));
-            }
+            let (observed, fit) = match here.get(&view.id) {
+                Some(raw) => self.of_disk(&view.id, raw, answered),
+                None => (Vec::new(), Fitness::NotKnown),
+            };
+            fitness.insert(view.id.clone(), fit);
+            let findings = Finding::of_disk(&view).into_iter().chain(observed).collect();
             look.disks.insert(view.id, findings);
         }
+        let cordons_changed = self.pool.cordons().judge(fitness);
         for view in self.pool.volumes() {
             let findings = look.volumes.entry(view.id).or_default();
             findings.extend(Finding::of_volume(&view));
@@ -98,11 +101,14 @@ impl Checkup {
         }
         look.paths = self.paths.look(&self.host, &self.board, answered);
         self.disks.retain(|id, _| look.disks.contains_key(id));
-        self.board.look(look, (self.wall)(), self.host.monotonic())
+        let health_changed = self.board.look(look, (self.wall)(), self.host.monotonic());
+        cordons_changed || health_changed
     }
 
-    fn of_disk(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> Vec<Finding> {
+    /// What is wrong with a disk that is here, and whether it is fit for new volumes.
+    fn of_disk(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> (Vec<Finding>, Fitness) {
         let report = self.report(raw, answered);
+        let has_answered = report.is_some();
         let now = self.host.monotonic();
         let seconds = timeout::DEVICE_TIMEOUT.as_secs();
         let asked = if self.reporting.is_overdue(&raw.incarnation(), now) {
@@ -123,7 +129,11 @@ impl Checkup {
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
         let observation = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
-        memory.counters.findings(&observation)
+        let findings = memory.counters.findings(&observation);
+        let fit = if has_answered || memory.report.is_some() { Fitness::Fit } else { Fitness::NotKnown };
+        let unfit = findings.iter().find(|finding| finding.reason.cordons());
+        let fitness = unfit.map_or(fit, |finding| Fitness::Unfit(finding.to_string()));
+        (findings, fitness)
     }
 
     /// `None`: it has not answered yet.

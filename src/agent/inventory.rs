@@ -7,7 +7,7 @@ use super::reconciler::PassReport;
 use crate::claim::Rejection;
 use crate::device::{Device, DiskId, Size, Verdict};
 use crate::host::DeviceKind;
-use crate::pool::{BareClaim, BareDevice, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
+use crate::pool::{BareClaim, BareDevice, CORDONED, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
 use crate::show::ListedDevice;
 
 pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
@@ -24,7 +24,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
         }
         match device.verdict {
             Verdict::Ours => match pool.labelled_disk(&device.id) {
-                Some(member) => Some(member_note(&member) + &failing(pool, &member.id)),
+                Some(member) => Some(member_note(&member) + &apart(pool, &member.id)),
                 None if lost.contains_key(&pass.snapshot.bare_id(device)) => {
                     Some(lost_note(device, &lost[&pass.snapshot.bare_id(device)]))
                 }
@@ -43,7 +43,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
             // It may have been claimed since the look.
             Some(member) => {
                 device.verdict = Verdict::Ours;
-                note(&device).or_else(|| Some(bare_note(pool, &member) + &failing(pool, &member.id)))
+                note(&device).or_else(|| Some(bare_note(pool, &member) + &apart(pool, &member.id)))
             }
             None => note(&device),
         };
@@ -52,8 +52,11 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     pass.snapshot.devices.iter().map(shown).collect()
 }
 
-fn failing(pool: &Pool, disk: &DiskId) -> String {
-    pool.failure(disk).map(|why| format!("; {FAILING}: {why}")).unwrap_or_default()
+/// What the pool says of a disk beside its content.
+fn apart(pool: &Pool, disk: &DiskId) -> String {
+    let failing = pool.failure(disk).map(|why| format!("; {FAILING}: {why}"));
+    let cordon = pool.cordons().why(disk).map(|why| format!("; {CORDONED}: {why}"));
+    failing.into_iter().chain(cordon).collect()
 }
 
 fn bare_note(pool: &Pool, member: &BareDevice) -> String {

@@ -1,5 +1,7 @@
 //! One thing that is wrong now, and what the pool itself knows to be wrong.
 
+use std::fmt;
+
 use jiff::Timestamp;
 
 use super::reason::HealthReason;
@@ -41,6 +43,12 @@ impl Finding {
             return vec![Self::new(HealthReason::NotDescribed, words)];
         }
         Vec::new()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
     }
 }
 

@@ -233,6 +233,13 @@ impl HealthReason {
         self.row().is_some_and(ReasonRow::marks)
     }
 
+    /// Whether a disk takes no new volumes because of it: the disk says itself that it will not keep data, or says
+    /// nothing. Wear does not count: in a fleet of one age all disks reach it at once, long before they fail. Nor does
+    /// what comes and goes.
+    pub fn cordons(&self) -> bool {
+        matches!(self, Self::DiskNotAnswering | Self::DiskReadOnly | Self::DiskFailing | Self::DiskSpareLow)
+    }
+
     pub fn hold(&self) -> Duration {
         self.row().map_or(AT_ONCE, |row| row.hold)
     }

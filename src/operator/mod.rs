@@ -7,14 +7,15 @@
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
 //! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
-//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), and whose CRDs the cluster has (`crd_definition`,
-//! `crd_owner`). So no folder imports from one that imports from it.
+//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), which disks are cordoned (`cordon`),
+//! and whose CRDs the cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
 pub(in crate::operator) mod agent_pod;
 pub(in crate::operator) mod bytes;
 mod client;
 mod condition;
 pub mod controller;
+mod cordon;
 pub(in crate::operator) mod crd_definition;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;

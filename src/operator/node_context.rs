@@ -9,10 +9,12 @@ use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
 
 use crate::agent::{AgentHandle, CheckupHandle, PassReport, WipedDisk};
+use crate::api::crd::DevicePool;
 use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id, label::Label};
 use crate::health::{Board, WatchedPath};
 use crate::host::KernelName;
+use crate::operator::cordon;
 use crate::operator::event_queue::{EventQueue, QueuedEvents};
 use crate::operator::relevance::Sort;
 use crate::pool::Pool;
@@ -144,6 +146,15 @@ impl NodeOperator {
     pub(in crate::operator) fn watch(&self, paths: &[WatchedPath]) {
         if let Some((_, checkups)) = self.reported.as_ref().filter(|_| self.health.watch(paths.to_vec())) {
             checkups.due();
+        }
+    }
+
+    /// The disks that take no new volumes: as a person chose, and as an earlier agent found, until this one has looked.
+    pub(in crate::operator) fn cordon_disks(&self, pool: Option<&DevicePool>) {
+        let cordons = self.pool.cordons();
+        let remembered = cordons.remember(pool.map(cordon::found).unwrap_or_default());
+        if cordons.choose(pool.map(cordon::chosen).unwrap_or_default()) || remembered {
+            self.pool_changed();
         }
     }
 

@@ -191,6 +191,7 @@ impl BareDevice {
             owned: shown.rule.is_some(),
             held: shown.held.clone(),
             failing: None,
+            cordon: None,
         })
     }
 

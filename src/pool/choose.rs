@@ -7,7 +7,8 @@
 use super::content::Content;
 use super::extents::{ExtentSet, MIB};
 use super::plan::Site;
-use crate::device::{Size, label::VolumeUsage};
+use super::view::CORDONED;
+use crate::device::{DiskId, Size, label::VolumeUsage};
 use crate::host::Extent;
 
 /// What a request wants, in bytes.
@@ -38,6 +39,8 @@ pub enum NoPlace {
     Limit { limit: u64, least: u64, why: String },
     #[error("{} ({required} bytes) were asked for, and the largest free place has {} ({largest})", Size(*required), Size(*largest))]
     Full { required: u64, largest: u64 },
+    #[error("disk {disk} has room, but {CORDONED}: {why}")]
+    Cordoned { disk: DiskId, why: String },
 }
 
 /// Bytes that a pool can give now.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::choose::{Capacity, Demand, DiskOffer, capacity, choose};
+use super::choose::{Capacity, Demand, DiskOffer, NoPlace, capacity, choose};
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
@@ -59,7 +59,8 @@ impl Pool {
         }
     }
 
-    /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
+    /// Where a volume is to be made: not on disks that have `failed` it, nor on cordoned ones. Writes nothing, promises
+    /// nothing.
     pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<DiskId>) -> Result<Destination, PoolError> {
         // Doubted first: a disk that comes back in between is found then, or still missed.
         let may_be_made = self.may_be_made(request.id);
@@ -71,15 +72,25 @@ impl Pool {
         let usage = self.usage(request.usage, &request.selector);
         let mut members = self.members();
         members.retain(|member| !failed.contains(member.id()));
-        let offers = offers(&members, &request.selector, usage);
-        if offers.is_empty() {
+        let all = offers(&members, &request.selector, usage);
+        if all.is_empty() {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
-        let (index, _) = choose(&offers, &wish(request, usage))?;
-        Ok(Destination::On(members[index].id().clone()))
+        let why = |index: usize| self.cordons().why(members[index].id());
+        let (cordoned, open): (Vec<_>, Vec<_>) = all.into_iter().partition(|offer| why(offer.disk).is_some());
+        let wish = wish(request, usage);
+        let chosen = choose(&open, &wish).or_else(|error| match choose(&cordoned, &wish) {
+            Ok((index, _)) => {
+                let (disk, why) = (members[index].id().clone(), why(index).unwrap_or_default());
+                Err(NoPlace::Cordoned { disk, why })
+            }
+            Err(full) => Err(if open.is_empty() { full } else { error }),
+        });
+        Ok(Destination::On(members[chosen?.0].id().clone()))
     }
 
-    /// Makes a volume on that disk and no other one, or finds it made anywhere.
+    /// Makes a volume on that disk and no other one, or finds it made anywhere. It was chosen before: that it is cordoned
+    /// by now does not count.
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&DiskId>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
         if let Ok((member, _)) = self.find(request.id) {
@@ -100,7 +111,7 @@ impl Pool {
             },
         };
         // Where another disk may serve, one that is slow is not worth waiting for.
-        let is_alone = offers(&self.members(), &request.selector, usage).len() < 2;
+        let is_alone = offers(&self.open_members(), &request.selector, usage).len() < 2;
         let timeout = if is_alone { DEVICE_LOCK_TIMEOUT } else { SHORT_DEVICE_LOCK_TIMEOUT };
         let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
@@ -129,7 +140,14 @@ impl Pool {
     /// What there is to give now.
     pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
         let usage = self.usage(wanted, selector);
-        capacity(&offers(&self.members(), selector, usage), usage)
+        capacity(&offers(&self.open_members(), selector, usage), usage)
+    }
+
+    /// The members that take new volumes.
+    fn open_members(&self) -> Vec<Member> {
+        let mut members = self.members();
+        members.retain(|member| self.cordons().why(member.id()).is_none());
+        members
     }
 
     /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::background::{Background, Workers, work_until_idle};
 use super::bare::BareDevice;
+use super::cordon::Cordons;
 use super::error::PoolError;
 use super::journal::{BareClaim, KnownDisk};
 use super::journal_store::JournalStore;
@@ -22,6 +23,7 @@ pub struct Pool {
     members: RwLock<BTreeMap<DiskId, Member>>,
     journal: Arc<JournalStore>,
     background: Background,
+    cordons: Cordons,
     /// A pass has looked at the machine, and what it could not open.
     looked_at: AtomicBool,
     unread: RwLock<Vec<Unasked>>,
@@ -36,6 +38,7 @@ impl Pool {
             members: RwLock::default(),
             journal,
             background: Background::new(workers),
+            cordons: Cordons::default(),
             looked_at: AtomicBool::default(),
             unread: RwLock::default(),
         })
@@ -43,6 +46,11 @@ impl Pool {
 
     pub fn journal(&self) -> &Arc<JournalStore> {
         &self.journal
+    }
+
+    /// Which disks take no new volumes.
+    pub fn cordons(&self) -> &Cordons {
+        &self.cordons
     }
 
     pub(super) fn background(&self) -> &Background {
@@ -202,7 +210,8 @@ impl Pool {
             let why = self.unread_of(&id).map(|unread| unread.why);
             DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }
         });
-        here.chain(absent).collect()
+        let all = here.chain(absent);
+        all.map(|view| DiskView { cordon: self.cordons.why(&view.id), ..view }).collect()
     }
 
     /// A pass has looked at all disks, and could not open these, which carry our label.

@@ -105,6 +105,7 @@ impl LabelledDisk {
             owned: shown.rule.is_some(),
             held: shown.held(),
             failing: None,
+            cordon: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //!   volume is, and may be.
 //! * `labelled`: a labelled disk over its life; `bare`: a bare device; `member`: what both have in common.
 //! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `background`: that of all.
+//! * `cordon`: which disks take no new volumes.
 //! * `view`: what others see of it; `error`: why a verb was not done.
 
 mod background;
@@ -14,6 +15,7 @@ mod bare;
 mod change;
 mod choose;
 mod content;
+mod cordon;
 mod create;
 mod device_pool;
 mod disk;
@@ -36,6 +38,7 @@ pub use background::Workers;
 pub use bare::{BareDevice, reads_as_zeros};
 pub use choose::{Capacity, Demand, NoPlace};
 pub use content::Content;
+pub use cordon::{CordonChoice, Cordons, Fitness};
 pub use create::{Destination, Made};
 pub use device_pool::Pool;
 pub use disk::{Opened, PoolDisk, zero};
@@ -50,4 +53,4 @@ pub use member::Member;
 pub use member::room::Attempt;
 pub use plan::{NewLabel, PlannedVolume, Site, relabel};
 pub use request::{Change, CreateRequest, Selector, WantedUsage, difference};
-pub use view::{DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};
+pub use view::{CORDONED, DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};

@@ -72,7 +72,12 @@ pub struct DiskView {
     pub held: Option<String>,
     /// What its background work failed in when it was last tried.
     pub failing: Option<String>,
+    /// Why it takes no new volumes.
+    pub cordon: Option<String>,
 }
+
+/// What is said of a cordoned disk where people look.
+pub const CORDONED: &str = "it takes no new volumes";
 
 /// What is said of it where people look.
 pub const FAILING: &str = "background work (erasing, zeroing, the second copy of the label) fails, and is tried again";
@@ -98,6 +103,7 @@ impl DiskView {
             owned: true,
             held: None,
             failing: None,
+            cordon: None,
         }
     }
 }

@@ -164,6 +164,7 @@ mod tests {
             owned: of != "gone",
             held: None,
             failing: None,
+            cordon: None,
         }
     }
 

@@ -166,7 +166,8 @@ impl From<PoolError> for Error {
         match error {
             PoolError::NoSuchVolume { .. } => Error::NotFound(words),
             PoolError::NoPlace(NoPlace::Limit { .. }) | PoolError::CannotGrow { .. } => Error::OutOfRange(words),
-            PoolError::NoPlace(NoPlace::NoDisk | NoPlace::Full { .. }) | PoolError::NoSet(_) => Error::Exhausted(words),
+            PoolError::NoPlace(NoPlace::NoDisk | NoPlace::Full { .. } | NoPlace::Cordoned { .. })
+            | PoolError::NoSet(_) => Error::Exhausted(words),
             PoolError::WhichClass(_) => Error::Invalid(words),
             PoolError::Differs { .. } => Error::Exists(words),
             PoolError::InUse { .. }

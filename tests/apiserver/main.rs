@@ -6,6 +6,7 @@
 mod adoption;
 mod agent;
 mod conflict;
+mod cordons;
 mod discovery;
 mod discovery_result;
 mod disks_away;

@@ -1,10 +1,12 @@
 use super::*;
 use crate::agent::Reconciler;
-use crate::claim::sample;
+use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
 use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
+
+mod cordons;
 
 struct Node {
     host: Arc<FakeHost>,
@@ -14,14 +16,18 @@ struct Node {
     disks: Vec<Arc<Platter>>,
 }
 
-/// A pool of two disks, `fake0` and `fake1`, of which no report is known.
 fn node() -> Node {
+    node_of(sample::rule("set"))
+}
+
+/// A pool of two disks, `fake0` and `fake1`, of which no report is known.
+fn node_of(rule: Rule) -> Node {
     let host = Arc::new(FakeHost::default());
     let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
     let disks = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry)).into();
     let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-    let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
+    let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![rule]);
     while pool.usable_disks().len() < 2 {
         agent.pass().expect("a look");
     }

@@ -4,6 +4,8 @@
 //! the status, and only on a change; the controller writes one of its conditions, [`READY`], because an agent cannot say
 //! that it is silent.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
@@ -47,10 +49,24 @@ pub struct DevicePoolSpec {
     /// Accept no new volumes on this node; existing volumes can still be used.
     #[serde(default)]
     pub cordon: bool,
+    /// What you choose for single disks of the pool, by their ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, DiskChoice>")]
+    pub disks: BTreeMap<DiskId, DiskChoice>,
     /// Local PersistentVolumes of other provisioners on this node: the agent looks at their paths. The controller writes
     /// this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub persistent_volumes: Vec<WatchedVolume>,
+}
+
+/// What a person has chosen for one disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskChoice {
+    /// Accept no new volumes on this disk (`true`), or accept them although it is not healthy (`false`). Without a
+    /// value, the agent decides by the disk's health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<bool>,
 }
 
 /// A local PersistentVolume whose path the node's agent looks at.
@@ -138,6 +154,9 @@ pub struct DiskStatus {
     pub state: DiskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Why no new volumes are made on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<String>,
     /// What is wrong with it, the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthEntry>,

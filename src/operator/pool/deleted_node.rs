@@ -49,6 +49,8 @@ impl UnusedPools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::crd::DiskChoice;
+    use crate::device::DiskId;
 
     const AGE: SignedDuration = SignedDuration::from_mins(10);
 
@@ -67,7 +69,10 @@ mod tests {
     #[test]
     fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
         let mut unused = UnusedPools::default();
-        let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false)];
+        let disks = [(DiskId::named("gpt-1"), DiskChoice { cordon: Some(false) })].into();
+        let spec = DevicePoolSpec { disks, ..DevicePoolSpec::default() };
+        let with_disk = Arc::new(DevicePool::new("disk", spec));
+        let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false), with_disk.clone()];
         let mut look = |minutes: i64| {
             let (due, next) = unused.due(pools(), |name| name == "used", AGE, at(minutes));
             (names(&due), next)

@@ -138,6 +138,7 @@ mod tests {
             volumes: 0,
             state: DiskState::Ready,
             message: None,
+            cordon: None,
         }
     }
 

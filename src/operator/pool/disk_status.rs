@@ -4,7 +4,7 @@ use crate::api::crd::{DiskState, DiskStatus};
 use crate::device::label::Layout;
 use crate::health::Condition;
 use crate::operator::{bytes::signed, health};
-use crate::pool::{DiskView, FAILING, Standing};
+use crate::pool::{CORDONED, DiskView, FAILING, Standing};
 
 /// The status of a disk. What is wrong with it keeps its time from `before`, the disks of the status until now.
 pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
@@ -24,6 +24,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         owned,
         held,
         failing,
+        cordon,
     } = view;
     let (state, message) = match standing {
         Standing::Ready if !owned => {
@@ -32,7 +33,8 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         }
         Standing::Ready => {
             let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
-            let messages: Vec<String> = held.iter().cloned().chain(failing).collect();
+            let cordon = cordon.as_ref().map(|why| format!("{CORDONED}: {why}"));
+            let messages: Vec<String> = held.iter().cloned().chain(failing).chain(cordon).collect();
             (DiskState::Ready, (!messages.is_empty()).then(|| messages.join("; ")))
         }
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
@@ -63,6 +65,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         volumes: signed(*volumes),
         state,
         message,
+        cordon: cordon.clone(),
         health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
     }
 }

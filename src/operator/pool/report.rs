@@ -26,6 +26,7 @@ use crate::operator::watched;
 use crate::operator::{
     bytes::{signed, unsigned},
     condition::{Holds, condition},
+    cordon,
     error::{OperatorError, error_message},
     event_queue::EventSubject,
     node_context::{NodeOperator, PassSummary},
@@ -195,6 +196,7 @@ fn status(
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
     let statuses: Vec<DiskStatus> =
         disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect();
+    let disks_found = cordon::disks_found(&before.conditions, &config.disks, disks);
     let count = |is_so: fn(&&DiskStatus) -> bool| signed(statuses.iter().filter(is_so).count());
     DevicePoolStatus {
         disk_count: signed(disks.len()),
@@ -207,13 +209,16 @@ fn status(
         disks: statuses,
         sets,
         persistent_volumes: watched::statuses(board, before),
-        // The controller writes the others: applying this one leaves them.
-        conditions: vec![claiming(
+        // The controller writes the others: applying these leaves them.
+        conditions: [claiming(
             pool.journal().sound().err(),
             pass.volumes_unread.as_deref(),
             config,
             &before.conditions,
-        )],
+        )]
+        .into_iter()
+        .chain(disks_found)
+        .collect(),
     }
 }
 

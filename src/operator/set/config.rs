@@ -135,6 +135,10 @@ async fn hand_over(
         }
         (judged, report_count) = (written, now.report_count);
         let next = Arc::new(look(&now, &operator.node, &readers));
+        // Before any volume is placed by the rules.
+        if let Some(pool) = now.pool.as_ref().filter(|_| next.complete) {
+            operator.cordon_disks(pool.as_deref());
+        }
         let rules = next.rules();
         if next.complete && handed_over.as_ref() != Some(&rules) {
             operator.agent_handle.set_rules(rules.clone());

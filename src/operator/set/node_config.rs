@@ -15,22 +15,26 @@ use crate::api::{
     crd::{DevicePool, LocalVolume, LocalVolumeSet},
 };
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::device::{NodeName, SetName};
+use crate::device::{DiskId, NodeName, SetName};
 use crate::health::WatchedPath;
 use crate::operator::crd_definition::NotBelieved;
 use crate::operator::object_key::ObjectKey;
 use crate::operator::store::ByKey;
-use crate::operator::watched;
+use crate::operator::{cordon, watched};
+use crate::pool::CordonChoice;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeConfig {
-    /// Sets and LocalVolumes were listed, and the node was read: a rule that is not here does not exist.
+    /// Sets, LocalVolumes and the DevicePool were listed, and the node was read: a rule or a cordon that is not here does
+    /// not exist.
     pub complete: bool,
     /// By name: a rule, or what is wrong with the set. A LocalVolume has one for each class, named `<name>/<class>`, or
     /// `<name>/*` with what is wrong with it.
     pub sets: BTreeMap<SetName, Result<Rule, Invalid>>,
     pub cordoned: bool,
+    /// What a person has chosen for single disks.
+    pub disks: BTreeMap<DiskId, CordonChoice>,
     /// Whether the DevicePool exists.
     pub pool_exists: bool,
     /// Why nothing new is claimed, whatever the sets say.
@@ -120,11 +124,11 @@ pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) ->
     });
     let pool_object = pool.as_ref().and_then(Option::as_ref);
     NodeConfig {
-        complete: sets.is_some() && volumes.is_some() && node.is_some(),
+        complete: sets.is_some() && volumes.is_some() && node.is_some() && pool.is_some(),
         sets: of_sets.chain(of_volumes).collect(),
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
-        // Until the watch has reported it, it counts as existing, so that it is not written twice.
-        pool_exists: pool.is_none() || pool_object.is_some(),
+        disks: pool_object.map(|pool| cordon::chosen(pool)).unwrap_or_default(),
+        pool_exists: pool_object.is_some(),
         held_back: held_back.filter(|_| sets.is_some()),
         volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
         diskmaker,
@@ -302,11 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_complete_before_sets_and_node_were_read() {
+    fn nothing_is_complete_before_sets_node_and_pool_were_read() {
         let whole = objects(json!({"storageClassName": "fast"}), json!([]));
         assert!(config_of(&whole).complete);
         assert!(!config_of(&NodeObjects { sets: None, ..whole.clone() }).complete);
         assert!(!config_of(&NodeObjects { volumes: None, ..whole.clone() }).complete);
+        assert!(!config_of(&NodeObjects { pool: None, ..whole.clone() }).complete);
         assert!(!config_of(&NodeObjects { node: None, ..whole }).complete);
     }
 

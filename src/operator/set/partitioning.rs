@@ -81,6 +81,7 @@ mod tests {
             owned: true,
             held: None,
             failing: None,
+            cordon: None,
         }
     }
 

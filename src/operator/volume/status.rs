@@ -26,7 +26,7 @@ impl Refusal {
         let reason = match error {
             _ if error.is_locked() => VolumeReason::Locked,
             PoolError::NoPlace(NoPlace::Limit { .. }) => VolumeReason::Limit,
-            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => VolumeReason::Full,
+            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk | NoPlace::Cordoned { .. }) => VolumeReason::Full,
             PoolError::NoSet(_) => VolumeReason::NoSet,
             PoolError::WhichClass(_) => VolumeReason::Invalid,
             PoolError::Differs { .. } => VolumeReason::Differs,

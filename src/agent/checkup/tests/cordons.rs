@@ -1,0 +1,148 @@
+//! Disks that take no new volumes, by what a checkup finds and by what a person chooses.
+
+use super::*;
+use crate::device::label::Layout;
+use crate::health::{HealthReason, REASONS, ReasonRow};
+use crate::pool::{Capacity, CordonChoice, Destination, Made, NoPlace, PoolError};
+
+impl Node {
+    fn id(&self, name: &str) -> DiskId {
+        let path = std::path::Path::new("/dev").join(name);
+        self.checkup.pool.disk_views().into_iter().find(|view| view.path == path).expect("in the pool").id
+    }
+
+    fn cordon(&self, name: &str) -> Option<String> {
+        let id = self.id(name);
+        self.checkup.pool.disk_views().into_iter().find(|view| view.id == id).expect("in the pool").cordon
+    }
+
+    /// The disk that a volume of so many MiB gets.
+    fn make(&self, name: &str, mib: u64) -> Result<DiskId, PoolError> {
+        self.checkup.pool.create(&request(name, mib)).map(|(view, _)| view.disk)
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.checkup.pool.capacity(&Selector::default(), WantedUsage::Mount(None))
+    }
+
+    /// Sets what a disk reports, and looks.
+    fn reports(&mut self, name: &str, report: DiskReport) -> bool {
+        self.host.set_report(name, report);
+        self.agent.reports().all_changed();
+        self.look()
+    }
+
+    fn choose(&self, name: &str, choice: CordonChoice) -> bool {
+        self.checkup.pool.cordons().choose([(self.id(name), choice)].into())
+    }
+}
+
+fn carving_node() -> Node {
+    node_of(Rule { layout: Layout::Carved {}, ..sample::rule("set") })
+}
+
+fn request(name: &str, mib: u64) -> CreateRequest {
+    CreateRequest {
+        id: VolumeId::of_name(name),
+        name: name.to_owned(),
+        required: mib << 20,
+        limit: None,
+        usage: WantedUsage::Mount(Some(FsKind::Ext4)),
+        parameters: BTreeMap::new(),
+        selector: Selector::default(),
+    }
+}
+
+#[test]
+fn a_disk_that_starts_to_fail_takes_no_new_volumes_and_its_volumes_and_the_other_disk_work() {
+    let mut node = carving_node();
+    node.look();
+    let (sick, well, whole) = (node.id("fake0"), node.id("fake1"), node.capacity());
+    let made = node.checkup.pool.create_on(&request("old", 16), Some(&sick)).expect("there is room");
+    let Made::Volume(old, _) = made else { panic!("{made:?}") };
+    assert_eq!(old.disk, sick);
+    let accepted = request("accepted", 16);
+    assert!(node.reports("fake0", warning(DiskWarning::Unreliable)));
+    let words = "DiskFailing: the disk reports: its reliability is degraded by media errors";
+    assert_eq!(node.cordon("fake0").as_deref(), Some(words));
+    assert_eq!(node.cordon("fake1"), None);
+    assert_eq!(node.capacity().available, whole.available / 2);
+    for name in ["new", "another"] {
+        assert_eq!(node.make(name, 16).expect("there is room"), well);
+    }
+    let large = (node.capacity().largest >> 20) + 1;
+    let full = node.make("large", large).expect_err("only the sick disk has room");
+    let PoolError::NoPlace(NoPlace::Cordoned { disk, why }) = &full else { panic!("{full:?}") };
+    assert_eq!((disk, why.as_str()), (&sick, words));
+    assert!(full.to_string().contains("has room, but it takes no new volumes: DiskFailing"), "{full}");
+    assert!(matches!(node.make("larger", 400), Err(PoolError::NoPlace(NoPlace::Full { .. }))));
+
+    let pool = &node.checkup.pool;
+    let made = pool.create_on(&accepted, Some(&sick)).expect("it was accepted before");
+    assert!(matches!(made, Made::Volume(view, _) if view.disk == sick));
+    let (usable, _) = pool.create(&request("old", 16)).expect("it is there");
+    assert_eq!(usable.disk, sick);
+    assert!(matches!(pool.place(&request("old", 16), &BTreeSet::new()), Ok(Destination::There)));
+    let grown = pool.expand(VolumeId::of_name("accepted"), 17 << 20, None).expect("it grows into the space behind it");
+    assert_eq!(grown.size, 17 << 20);
+    for id in [old.id, grown.id] {
+        pool.delete(id).expect("deleted");
+    }
+    pool.work_until_idle().expect("erased");
+
+    assert!(node.reports("fake0", DiskReport::of(Health::Passed)));
+    assert_eq!(node.cordon("fake0"), None);
+    assert_eq!(node.make("large", large).expect("the disk is well again"), sick);
+}
+
+#[test]
+fn where_all_disks_are_cordoned_nothing_is_offered_and_a_person_decides_otherwise() {
+    let mut node = carving_node();
+    for disk in ["fake0", "fake1"] {
+        node.reports(disk, warning(DiskWarning::SpareLow));
+    }
+    assert_eq!(node.capacity(), Capacity::default());
+    assert!(matches!(node.make("v", 16), Err(PoolError::NoPlace(NoPlace::Cordoned { .. }))));
+    assert!(matches!(node.make("v", 400), Err(PoolError::NoPlace(NoPlace::Full { .. }))));
+    assert!(node.choose("fake1", CordonChoice::Open));
+    assert_eq!(node.make("v", 16).expect("a person opened it"), node.id("fake1"));
+    assert!(!node.look(), "nothing changed");
+    for disk in ["fake0", "fake1"] {
+        node.reports(disk, DiskReport::of(Health::Passed));
+    }
+    assert!(node.choose("fake1", CordonChoice::Cordoned));
+    assert_eq!(node.cordon("fake1").as_deref(), Some("a person has cordoned it"));
+    for name in ["a", "b"] {
+        assert_eq!(node.make(name, 16).expect("there is room"), node.id("fake0"));
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_cordoned_and_what_was_known_counts_until_it_answers() {
+    let mut node = carving_node();
+    let found = |disk: DiskId| [(disk, "DiskFailing: found before".to_owned())].into();
+    let (first, second) = (node.id("fake0"), node.id("fake1"));
+    node.checkup.pool.cordons().remember(found(first));
+    node.checkup.pool.cordons().remember(found(second));
+    node.disks[0].set_hangs(true);
+    node.agent.reports().all_changed();
+    assert!(node.look());
+    assert_eq!(node.cordon("fake0").as_deref(), Some("DiskFailing: found before"));
+    assert_eq!(node.cordon("fake1"), None, "it has answered");
+    node.host.advance(timeout::DEVICE_TIMEOUT);
+    assert!(node.look());
+    let why = node.cordon("fake0").expect("cordoned");
+    assert!(why.starts_with("DiskNotAnswering: /dev/fake0 was asked for its health"), "{why}");
+    node.disks[0].set_hangs(false);
+    while node.cordon("fake0").is_some() {
+        node.look();
+    }
+}
+
+#[test]
+fn what_comes_and_goes_and_wear_that_a_fleet_reaches_at_once_cordon_no_disk() {
+    let cordon = |row: &&ReasonRow| HealthReason::from(row.word.to_owned()).cordons();
+    let words: Vec<&str> = REASONS.iter().filter(cordon).map(|row| row.word).collect();
+    assert_eq!(words, ["DiskNotAnswering", "DiskReadOnly", "DiskFailing", "DiskSpareLow"]);
+    assert!(REASONS.iter().filter(cordon).all(ReasonRow::marks));
+}

@@ -1,0 +1,85 @@
+//! Cordons of disks in a DevicePool: what a person chose in the spec, and what an earlier agent found. Pure but for the
+//! time of a condition.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
+
+use super::condition::condition;
+use super::health;
+use crate::api::crd::DevicePool;
+use crate::device::DiskId;
+use crate::health::Condition;
+use crate::pool::{CordonChoice, DiskView};
+
+/// What a person has chosen, by disk.
+pub fn chosen(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
+    let choice = |cordon| if cordon { CordonChoice::Cordoned } else { CordonChoice::Open };
+    let disks = pool.spec.disks.iter();
+    disks.filter_map(|(id, disk)| Some((id.clone(), choice(disk.cordon?)))).collect()
+}
+
+/// Why disks were not fit for new volumes when their health was last written.
+pub fn found(pool: &DevicePool) -> BTreeMap<DiskId, String> {
+    let disks = pool.status.iter().flat_map(|status| &status.disks);
+    let unfit = |condition: Condition| {
+        condition.findings().iter().find(|finding| finding.reason.cordons()).map(ToString::to_string)
+    };
+    disks.filter_map(|disk| Some((disk.id.clone(), unfit(health::condition(&disk.health))?))).collect()
+}
+
+/// The condition that says whether the disks of the spec are in the pool; `None`: the spec names none.
+pub fn disks_found(
+    before: &[KubeCondition],
+    chosen: &BTreeMap<DiskId, CordonChoice>,
+    disks: &[DiskView],
+) -> Option<KubeCondition> {
+    let is_unknown = |id: &&DiskId| !disks.iter().any(|disk| disk.id == **id);
+    let unknown: Vec<&str> = chosen.keys().filter(is_unknown).map(DiskId::as_str).collect();
+    let (reason, message) = match unknown.is_empty() {
+        true => ("InPool", "all disks of spec.disks are in this node's pool".to_owned()),
+        false => ("NotInPool", format!("spec.disks names what is no disk of this node's pool: {}", unknown.join(", "))),
+    };
+    (!chosen.is_empty()).then(|| condition(before, "DisksFound", unknown.is_empty(), reason, message, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pool(disks: Value, health: Value) -> DevicePool {
+        let disk = json!({
+            "id": "gpt-1", "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 0,
+            "state": "Ready", "health": health,
+        });
+        let pool = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"},
+            "spec": {"disks": disks}, "status": {"disks": [disk]},
+        });
+        serde_json::from_value(pool).expect("a DevicePool")
+    }
+
+    #[test]
+    fn a_person_closes_or_opens_a_disk_and_one_without_a_value_is_as_its_health_says() {
+        let disks = json!({"gpt-1": {"cordon": true}, "gpt-2": {"cordon": false}, "gpt-3": {}});
+        let chosen = chosen(&pool(disks, json!([])));
+        let expected = [("gpt-1", CordonChoice::Cordoned), ("gpt-2", CordonChoice::Open)];
+        assert_eq!(chosen, expected.map(|(id, choice)| (DiskId::named(id), choice)).into());
+        let found = disks_found(&[], &chosen, &[]).expect("the spec names disks");
+        assert_eq!((found.status.as_str(), found.reason.as_str()), ("False", "NotInPool"));
+        assert!(found.message.ends_with("pool: gpt-1, gpt-2"), "{}", found.message);
+        assert_eq!(disks_found(&[], &BTreeMap::new(), &[]), None);
+    }
+
+    #[test]
+    fn of_what_an_earlier_agent_found_only_what_cordons_is_remembered() {
+        let found = |reason: &str| {
+            found(&pool(json!({}), json!([{"reason": reason, "severity": "Degraded", "message": "words"}])))
+        };
+        let unfit = "DiskFailing: words".to_owned();
+        assert_eq!(found("DiskFailing"), [(DiskId::named("gpt-1"), unfit)].into());
+        assert_eq!(found("DiskWornOut"), BTreeMap::new());
+    }
+}
