@@ -1,8 +1,8 @@
 //! The checkup of the pool: what its disks report of themselves, and what the kernel counts of them, and how
 //! the mounts of its volumes are; and the paths of local PersistentVolumes of other provisioners.
 //!
-//! Takes in the pool and the host; puts what it finds on the health board, and cordons disks for it. A disk that hangs costs one thread and a
-//! moment of the first checkup that asks it; the others are asked as always.
+//! Takes in the pool and the host; puts what it finds on the health board, and cordons disks for it. A disk that hangs
+//! costs one thread and a moment of the first checkup that asks it; the others are asked as always.
 
 mod asking;
 mod mounted;
@@ -89,7 +89,7 @@ impl Checkup {
             let findings = Finding::of_disk(&view).into_iter().chain(observed).collect();
             look.disks.insert(view.id, findings);
         }
-        let cordons_changed = self.pool.cordons().judge(fitness);
+        let cordons_changed = self.pool.cordons().judge(fitness, self.host.monotonic());
         for view in self.pool.volumes() {
             let findings = look.volumes.entry(view.id).or_default();
             findings.extend(Finding::of_volume(&view));

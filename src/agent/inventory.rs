@@ -55,7 +55,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
 /// What the pool says of a disk beside its content.
 fn apart(pool: &Pool, disk: &DiskId) -> String {
     let failing = pool.failure(disk).map(|why| format!("; {FAILING}: {why}"));
-    let cordon = pool.cordons().why(disk).map(|why| format!("; {CORDONED}: {why}"));
+    let cordon = pool.cordons().of(disk).map(|why| format!("; {CORDONED}: {why}"));
     failing.into_iter().chain(cordon).collect()
 }
 

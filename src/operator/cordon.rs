@@ -12,6 +12,9 @@ use crate::device::DiskId;
 use crate::health::Condition;
 use crate::pool::{CordonChoice, DiskView};
 
+/// At most this many ids that are no disks are named; the others are only counted.
+const NAMED: usize = 16;
+
 /// What a person has chosen, by disk.
 pub fn chosen(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
     let choice = |cordon| if cordon { CordonChoice::Cordoned } else { CordonChoice::Open };
@@ -36,9 +39,14 @@ pub fn disks_found(
 ) -> Option<KubeCondition> {
     let is_unknown = |id: &&DiskId| !disks.iter().any(|disk| disk.id == **id);
     let unknown: Vec<&str> = chosen.keys().filter(is_unknown).map(DiskId::as_str).collect();
+    let (named, others) = unknown.split_at(unknown.len().min(NAMED));
+    let others = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
     let (reason, message) = match unknown.is_empty() {
         true => ("InPool", "all disks of spec.disks are in this node's pool".to_owned()),
-        false => ("NotInPool", format!("spec.disks names what is no disk of this node's pool: {}", unknown.join(", "))),
+        false => {
+            let named = named.join(", ");
+            ("NotInPool", format!("spec.disks names what is no disk of this node's pool: {named}{others}"))
+        }
     };
     (!chosen.is_empty()).then(|| condition(before, "DisksFound", unknown.is_empty(), reason, message, None))
 }
@@ -71,6 +79,9 @@ mod tests {
         assert_eq!((found.status.as_str(), found.reason.as_str()), ("False", "NotInPool"));
         assert!(found.message.ends_with("pool: gpt-1, gpt-2"), "{}", found.message);
         assert_eq!(disks_found(&[], &BTreeMap::new(), &[]), None);
+        let many = (10..40).map(|number| (DiskId::named(number.to_string()), CordonChoice::Open)).collect();
+        let message = disks_found(&[], &many, &[]).expect("the spec names disks").message;
+        assert!(message.ends_with(" 24, 25, and 14 more"), "{message}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! free extent of the pool never gets smaller than best fit leaves it.
 
 use super::content::Content;
+use super::cordon::Cordon;
 use super::extents::{ExtentSet, MIB};
 use super::plan::Site;
 use super::view::CORDONED;
@@ -40,7 +41,7 @@ pub enum NoPlace {
     #[error("{} ({required} bytes) were asked for, and the largest free place has {} ({largest})", Size(*required), Size(*largest))]
     Full { required: u64, largest: u64 },
     #[error("disk {disk} has room, but {CORDONED}: {why}")]
-    Cordoned { disk: DiskId, why: String },
+    Cordoned { disk: DiskId, why: Cordon },
 }
 
 /// Bytes that a pool can give now.

@@ -4,9 +4,17 @@
 //! that the disk has, or that it was already named for, are made, grow and are deleted as always.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::device::DiskId;
+
+/// A disk that becomes unfit again so soon after its cordon ended is on probation then: one that hangs now and then would
+/// otherwise change what its node offers each time.
+const RELAPSE: Duration = Duration::from_secs(3600);
+/// How long a disk on probation must be fit before its cordon ends.
+const PROBATION: Duration = Duration::from_secs(600);
 
 /// What a person has chosen for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +34,46 @@ pub enum Fitness {
     NotKnown,
 }
 
-/// Why a person's cordon is there, in words.
-const CHOSEN: &str = "a person has cordoned it";
+/// Why a disk takes no new volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cordon {
+    /// A person has chosen so.
+    Chosen,
+    /// A checkup found it unfit: what it found, in words.
+    Unfit(String),
+    /// It is fit, but was unfit several times lately: what was found, in words.
+    Probation(String),
+}
+
+impl Cordon {
+    /// Who cordons disks, as the label of a metric.
+    pub const CAUSES: [&'static str; 2] = ["person", "health"];
+
+    /// Who has cordoned the disk.
+    pub fn cause(&self) -> &'static str {
+        let [person, health] = Self::CAUSES;
+        match self {
+            Self::Chosen => person,
+            Self::Unfit(_) | Self::Probation(_) => health,
+        }
+    }
+}
+
+impl fmt::Display for Cordon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chosen => f.write_str("a person has cordoned it"),
+            Self::Unfit(why) => f.write_str(why),
+            Self::Probation(why) => {
+                let minutes = PROBATION.as_secs() / 60;
+                write!(
+                    f,
+                    "{why} (this comes and goes: the cordon ends when the disk has been well for {minutes} minutes)"
+                )
+            }
+        }
+    }
+}
 
 /// The cordons of a pool.
 #[derive(Debug, Default)]
@@ -35,38 +81,77 @@ pub struct Cordons(RwLock<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Why a disk is not fit for new volumes; `None`: it is fit.
-    judged: BTreeMap<DiskId, Option<String>>,
+    judged: BTreeMap<DiskId, Judged>,
     chosen: BTreeMap<DiskId, CordonChoice>,
 }
 
+/// What checkups have made of a disk.
+#[derive(Debug)]
+enum Judged {
+    /// And when its last cordon ended.
+    Fit { opened: Option<Duration> },
+    /// Why, for how long it must be fit, and since when it is.
+    Unfit { why: String, probation: Duration, fit_since: Option<Duration> },
+}
+
+impl Judged {
+    fn unfit(why: String) -> Self {
+        Self::Unfit { why, probation: Duration::ZERO, fit_since: None }
+    }
+
+    /// What one more checkup makes of it.
+    fn after(self, fitness: Fitness, now: Duration) -> Self {
+        match (self, fitness) {
+            (Self::Fit { opened }, Fitness::Unfit(why)) => {
+                let is_relapse = opened.is_some_and(|opened| now.saturating_sub(opened) < RELAPSE);
+                let probation = if is_relapse { PROBATION } else { Duration::ZERO };
+                Self::Unfit { why, probation, fit_since: None }
+            }
+            (Self::Unfit { probation, .. }, Fitness::Unfit(why))
+            | (Self::Unfit { why, probation, .. }, Fitness::NotKnown) => {
+                Self::Unfit { why, probation, fit_since: None }
+            }
+            (Self::Unfit { why, probation, fit_since }, Fitness::Fit) => {
+                let since = fit_since.unwrap_or(now);
+                match now.saturating_sub(since) >= probation {
+                    true => Self::Fit { opened: Some(now) },
+                    false => Self::Unfit { why, probation, fit_since: Some(since) },
+                }
+            }
+            (fit @ Self::Fit { .. }, Fitness::Fit | Fitness::NotKnown) => fit,
+        }
+    }
+}
+
 impl Known {
-    fn why(&self, disk: &DiskId) -> Option<String> {
-        match self.chosen.get(disk) {
-            Some(CordonChoice::Cordoned) => Some(CHOSEN.to_owned()),
-            Some(CordonChoice::Open) => None,
-            None => self.judged.get(disk).cloned().flatten(),
+    fn of(&self, disk: &DiskId) -> Option<Cordon> {
+        match (self.chosen.get(disk), self.judged.get(disk)) {
+            (Some(CordonChoice::Cordoned), _) => Some(Cordon::Chosen),
+            (Some(CordonChoice::Open), _) | (None, None | Some(Judged::Fit { .. })) => None,
+            (None, Some(Judged::Unfit { why, fit_since: None, .. })) => Some(Cordon::Unfit(why.clone())),
+            (None, Some(Judged::Unfit { why, fit_since: Some(_), .. })) => Some(Cordon::Probation(why.clone())),
         }
     }
 
-    fn cordoned(&self) -> BTreeMap<DiskId, String> {
+    fn cordoned(&self) -> BTreeMap<DiskId, Cordon> {
         let disks = self.judged.keys().chain(self.chosen.keys());
-        disks.filter_map(|disk| Some((disk.clone(), self.why(disk)?))).collect()
+        disks.filter_map(|disk| Some((disk.clone(), self.of(disk)?))).collect()
     }
 }
 
 impl Cordons {
-    /// What a checkup makes of all disks of the pool. Gives whether any cordon is another one now, as all that change
-    /// them do.
-    pub fn judge(&self, disks: BTreeMap<DiskId, Fitness>) -> bool {
+    /// What a checkup makes of all disks of the pool, at this monotonic time. Gives whether any cordon is another one
+    /// now, as all that change them do.
+    pub fn judge(&self, disks: BTreeMap<DiskId, Fitness>, now: Duration) -> bool {
         self.change(|known| {
             known.judged.retain(|disk, _| disks.contains_key(disk));
             for (disk, fitness) in disks {
-                match fitness {
-                    Fitness::Fit => known.judged.insert(disk, None),
-                    Fitness::Unfit(why) => known.judged.insert(disk, Some(why)),
-                    Fitness::NotKnown => None,
-                };
+                match (known.judged.remove(&disk), fitness) {
+                    (None, Fitness::NotKnown) => {}
+                    (before, fitness) => {
+                        known.judged.insert(disk, before.unwrap_or(Judged::Fit { opened: None }).after(fitness, now));
+                    }
+                }
             }
         })
     }
@@ -75,7 +160,7 @@ impl Cordons {
     pub fn remember(&self, unfit: BTreeMap<DiskId, String>) -> bool {
         self.change(|known| {
             for (disk, why) in unfit {
-                known.judged.entry(disk).or_insert(Some(why));
+                known.judged.entry(disk).or_insert(Judged::unfit(why));
             }
         })
     }
@@ -86,8 +171,8 @@ impl Cordons {
     }
 
     /// Why a disk takes no new volumes; `None`: it takes some.
-    pub fn why(&self, disk: &DiskId) -> Option<String> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).why(disk)
+    pub fn of(&self, disk: &DiskId) -> Option<Cordon> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).of(disk)
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) -> bool {
@@ -102,6 +187,9 @@ impl Cordons {
 mod tests {
     use super::*;
 
+    const START: Duration = Duration::ZERO;
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn disk(name: &str) -> DiskId {
         DiskId::named(name)
     }
@@ -110,34 +198,64 @@ mod tests {
         Fitness::Unfit(why.to_owned())
     }
 
+    fn because(why: &str) -> Option<Cordon> {
+        Some(Cordon::Unfit(why.to_owned()))
+    }
+
     #[test]
     fn a_person_decides_and_otherwise_the_last_checkup_that_had_an_answer() {
         let cordons = Cordons::default();
-        let why = || cordons.why(&disk("a"));
-        assert!(cordons.judge([(disk("a"), unfit("it fails")), (disk("b"), Fitness::Fit)].into()));
-        assert_eq!((why().as_deref(), cordons.why(&disk("b"))), (Some("it fails"), None));
+        let of = || (cordons.of(&disk("a")), cordons.of(&disk("b")));
+        assert!(cordons.judge([(disk("a"), unfit("it fails")), (disk("b"), Fitness::Fit)].into(), START));
+        assert_eq!(of(), (because("it fails"), None));
         assert!(cordons.choose([(disk("a"), CordonChoice::Open), (disk("b"), CordonChoice::Cordoned)].into()));
-        assert_eq!((why(), cordons.why(&disk("b")).as_deref()), (None, Some(CHOSEN)));
-        assert!(
-            !cordons.judge([(disk("a"), unfit("it is slow")), (disk("b"), unfit("it fails"))].into()),
-            "overridden"
-        );
+        assert_eq!(of(), (None, Some(Cordon::Chosen)));
+        let both_unfit = [(disk("a"), unfit("it is slow")), (disk("b"), unfit("it fails"))];
+        assert!(!cordons.judge(both_unfit.into(), START), "overridden");
         assert!(cordons.choose(BTreeMap::new()));
-        assert_eq!((why().as_deref(), cordons.why(&disk("b")).as_deref()), (Some("it is slow"), Some("it fails")));
-        assert!(!cordons.judge([(disk("a"), Fitness::NotKnown), (disk("b"), Fitness::NotKnown)].into()));
-        assert!(cordons.judge([(disk("a"), Fitness::Fit)].into()));
-        assert_eq!((why(), cordons.why(&disk("b"))), (None, None), "b is no disk of the pool any more");
+        assert_eq!(of(), (because("it is slow"), because("it fails")));
+        let both_away = [(disk("a"), Fitness::NotKnown), (disk("b"), Fitness::NotKnown)];
+        assert!(!cordons.judge(both_away.into(), START));
+        assert!(cordons.judge([(disk("a"), Fitness::NotKnown)].into(), START));
+        assert_eq!(of(), (because("it is slow"), None), "b is no disk of the pool any more");
+    }
+
+    #[test]
+    fn a_cordon_ends_with_its_cause_and_of_one_that_comes_and_goes_after_ten_good_minutes_in_a_row() {
+        let cordons = Cordons::default();
+        let judge = |fitness, at| cordons.judge([(disk("a"), fitness)].into(), at);
+        let of = || cordons.of(&disk("a"));
+        assert!(judge(unfit("it hangs"), START) && judge(Fitness::Fit, SECOND), "the first time");
+        for minute in 1..30 {
+            let at = minute * 60 * SECOND;
+            judge(if minute % 9 == 1 { unfit("it hangs") } else { Fitness::Fit }, at);
+            assert!(of().is_some(), "minute {minute}");
+        }
+        let well = 29 * 60 * SECOND;
+        assert!(!judge(Fitness::Fit, well + PROBATION - SECOND));
+        assert!(of().is_some_and(|cordon| cordon.to_string().ends_with("well for 10 minutes)")), "{:?}", of());
+        assert!(judge(Fitness::Fit, well + PROBATION));
+        assert_eq!(of(), None);
+        let later = well + PROBATION + RELAPSE;
+        assert!(judge(unfit("it hangs"), later) && judge(Fitness::Fit, later), "that was long ago");
+
+        judge(unfit("it hangs"), later);
+        judge(Fitness::Fit, later);
+        judge(Fitness::NotKnown, later + PROBATION);
+        judge(Fitness::Fit, later + PROBATION);
+        assert!(of().is_some(), "it was away in between");
     }
 
     #[test]
     fn what_an_earlier_process_found_counts_until_the_disk_has_answered_to_this_one() {
         let cordons = Cordons::default();
         let found = || [(disk("a"), "it fails".to_owned())].into();
+        let judge = |fitness| cordons.judge([(disk("a"), fitness)].into(), START);
         assert!(cordons.remember(found()) && !cordons.remember(found()));
-        assert!(!cordons.judge([(disk("a"), Fitness::NotKnown)].into()));
-        assert_eq!(cordons.why(&disk("a")).as_deref(), Some("it fails"));
-        assert!(cordons.judge([(disk("a"), Fitness::Fit)].into()));
+        assert!(!judge(Fitness::NotKnown));
+        assert_eq!(cordons.of(&disk("a")), because("it fails"));
+        assert!(judge(Fitness::Fit));
         assert!(!cordons.remember(found()), "this process knows better");
-        assert_eq!(cordons.why(&disk("a")), None);
+        assert_eq!(cordons.of(&disk("a")), None);
     }
 }

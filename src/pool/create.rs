@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::choose::{Capacity, Demand, DiskOffer, NoPlace, capacity, choose};
+use super::cordon::Cordon;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
@@ -76,17 +77,19 @@ impl Pool {
         if all.is_empty() {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
-        let why = |index: usize| self.cordons().why(members[index].id());
-        let (cordoned, open): (Vec<_>, Vec<_>) = all.into_iter().partition(|offer| why(offer.disk).is_some());
+        let cordons: Vec<Option<Cordon>> = members.iter().map(|member| self.cordons().of(member.id())).collect();
+        let (open, cordoned): (Vec<_>, Vec<_>) = all.into_iter().partition(|offer| cordons[offer.disk].is_none());
         let wish = wish(request, usage);
-        let chosen = choose(&open, &wish).or_else(|error| match choose(&cordoned, &wish) {
-            Ok((index, _)) => {
-                let (disk, why) = (members[index].id().clone(), why(index).unwrap_or_default());
-                Err(NoPlace::Cordoned { disk, why })
-            }
-            Err(full) => Err(if open.is_empty() { full } else { error }),
-        });
-        Ok(Destination::On(members[chosen?.0].id().clone()))
+        let refusal = |error| match choose(&cordoned, &wish) {
+            Ok((index, _)) => match cordons[index].clone() {
+                Some(why) => NoPlace::Cordoned { disk: members[index].id().clone(), why },
+                None => error,
+            },
+            Err(full) if open.is_empty() => full,
+            Err(_) => error,
+        };
+        let (index, _) = choose(&open, &wish).map_err(refusal)?;
+        Ok(Destination::On(members[index].id().clone()))
     }
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere. It was chosen before: that it is cordoned
@@ -146,7 +149,7 @@ impl Pool {
     /// The members that take new volumes.
     fn open_members(&self) -> Vec<Member> {
         let mut members = self.members();
-        members.retain(|member| self.cordons().why(member.id()).is_none());
+        members.retain(|member| self.cordons().of(member.id()).is_none());
         members
     }
 

@@ -211,7 +211,7 @@ impl Pool {
             DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }
         });
         let all = here.chain(absent);
-        all.map(|view| DiskView { cordon: self.cordons.why(&view.id), ..view }).collect()
+        all.map(|view| DiskView { cordon: self.cordons.of(&view.id), ..view }).collect()
     }
 
     /// A pass has looked at all disks, and could not open these, which carry our label.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::cordon::Cordon;
 use super::journal::KnownDisk;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
@@ -73,7 +74,7 @@ pub struct DiskView {
     /// What its background work failed in when it was last tried.
     pub failing: Option<String>,
     /// Why it takes no new volumes.
-    pub cordon: Option<String>,
+    pub cordon: Option<Cordon>,
 }
 
 /// What is said of a cordoned disk where people look.

@@ -136,9 +136,14 @@ fn killed(bench: &mut Bench, disks: &[Disk], well: &Volume) {
 
 async fn make_each(csi: &mut Csi) {
     for (name, class, mib) in MADE {
-        let made = until_done(async || csi.create(name, class, mib, Use::Block).await).await;
+        let made = until_done(async || csi.create(name, class, mib, Use::Block).await.map_err(again_if_cordoned)).await;
         until_done(async || csi.delete(&made).await).await;
     }
+}
+
+/// A disk that did not answer takes no new volumes until a checkup has its answer.
+fn again_if_cordoned(refused: Status) -> Status {
+    if refused.message().contains("it takes no new volumes") { Status::aborted(refused.message()) } else { refused }
 }
 
 fn are_stuck(bench: &mut Bench) {

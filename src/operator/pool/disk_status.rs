@@ -65,7 +65,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         volumes: signed(*volumes),
         state,
         message,
-        cordon: cordon.clone(),
+        cordon: cordon.as_ref().map(ToString::to_string),
         health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
     }
 }

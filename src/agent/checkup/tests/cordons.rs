@@ -1,9 +1,10 @@
 //! Disks that take no new volumes, by what a checkup finds and by what a person chooses.
 
 use super::*;
+use crate::agent::inventory::inventory;
 use crate::device::label::Layout;
 use crate::health::{HealthReason, REASONS, ReasonRow};
-use crate::pool::{Capacity, CordonChoice, Destination, Made, NoPlace, PoolError};
+use crate::pool::{CORDONED, Capacity, Cordon, CordonChoice, Destination, Made, NoPlace, PoolError};
 
 impl Node {
     fn id(&self, name: &str) -> DiskId {
@@ -13,7 +14,8 @@ impl Node {
 
     fn cordon(&self, name: &str) -> Option<String> {
         let id = self.id(name);
-        self.checkup.pool.disk_views().into_iter().find(|view| view.id == id).expect("in the pool").cordon
+        let view = self.checkup.pool.disk_views().into_iter().find(|view| view.id == id);
+        view.expect("in the pool").cordon.map(|cordon| cordon.to_string())
     }
 
     /// The disk that a volume of so many MiB gets.
@@ -73,7 +75,7 @@ fn a_disk_that_starts_to_fail_takes_no_new_volumes_and_its_volumes_and_the_other
     let large = (node.capacity().largest >> 20) + 1;
     let full = node.make("large", large).expect_err("only the sick disk has room");
     let PoolError::NoPlace(NoPlace::Cordoned { disk, why }) = &full else { panic!("{full:?}") };
-    assert_eq!((disk, why.as_str()), (&sick, words));
+    assert_eq!((disk, why), (&sick, &Cordon::Unfit(words.to_owned())));
     assert!(full.to_string().contains("has room, but it takes no new volumes: DiskFailing"), "{full}");
     assert!(matches!(node.make("larger", 400), Err(PoolError::NoPlace(NoPlace::Full { .. }))));
 
@@ -112,6 +114,12 @@ fn where_all_disks_are_cordoned_nothing_is_offered_and_a_person_decides_otherwis
     }
     assert!(node.choose("fake1", CordonChoice::Cordoned));
     assert_eq!(node.cordon("fake1").as_deref(), Some("a person has cordoned it"));
+    let pass = node.agent.pass().expect("a look");
+    let listed = inventory(&node.checkup.pool, &pass).into_iter();
+    let cordoned = listed.filter(|one| one.note.as_ref().is_some_and(|note| note.contains(CORDONED)));
+    let notes: Vec<_> = cordoned.filter_map(|one| Some((one.device.raw.name.to_string(), one.note?))).collect();
+    let [(disk, note)] = notes.as_slice() else { panic!("{notes:?}") };
+    assert!(disk == "fake1" && note.ends_with("; it takes no new volumes: a person has cordoned it"), "{notes:?}");
     for name in ["a", "b"] {
         assert_eq!(node.make(name, 16).expect("there is room"), node.id("fake0"));
     }
@@ -137,6 +145,27 @@ fn a_disk_that_does_not_answer_is_cordoned_and_what_was_known_counts_until_it_an
     while node.cordon("fake0").is_some() {
         node.look();
     }
+}
+
+#[test]
+fn what_a_node_offers_does_not_come_and_go_with_what_a_disk_reports() {
+    let mut node = carving_node();
+    node.look();
+    let whole = node.capacity();
+    node.reports("fake0", warning(DiskWarning::Unreliable));
+    let half = node.capacity();
+    assert!(node.reports("fake0", DiskReport::of(Health::Passed)));
+    assert_eq!(node.capacity(), whole, "the first time");
+    for _ in 0..20 {
+        node.reports("fake0", warning(DiskWarning::Unreliable));
+        assert_eq!(node.capacity(), half);
+        node.host.advance(Duration::from_secs(60));
+        node.reports("fake0", DiskReport::of(Health::Passed));
+        assert_eq!(node.capacity(), half);
+    }
+    node.host.advance(Duration::from_secs(600));
+    assert!(node.look());
+    assert_eq!(node.capacity(), whole);
 }
 
 #[test]
