@@ -10,7 +10,7 @@ use super::set_metrics::SetMetrics;
 use crate::device::signed;
 use crate::health::Board;
 use crate::operator::node::Writes;
-use crate::pool::{DiskView, Pool, Standing};
+use crate::pool::{Cordon, DiskView, Pool, Standing};
 
 /// The gauges, and where their values come from.
 #[derive(Clone)]
@@ -20,6 +20,7 @@ pub struct NodeMetrics {
     volumes: IntGauge,
     failing: IntGauge,
     unhealthy: IntGaugeVec,
+    cordoned: IntGaugeVec,
     is_journal_damaged: IntGauge,
     api_writes: IntCounterVec,
     pub sets: SetMetrics,
@@ -56,6 +57,11 @@ impl NodeMetrics {
                 "localpool_pool_unhealthy_disks",
                 "Disks of this node's pool, by what is wrong with them: a disk counts for each of its reasons.",
                 "reason",
+            )?,
+            cordoned: gauges(
+                "localpool_pool_cordoned_disks",
+                "Disks of this node's pool that take no new volumes, by who cordoned them: a person, or their health.",
+                "by",
             )?,
             is_journal_damaged: gauge("localpool_pool_journal_damaged", "1 if the node's journal cannot be used.")?,
             api_writes,
@@ -103,9 +109,17 @@ impl NodeMetrics {
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.sets.read(&disks);
         self.read_health(&disks);
+        self.read_cordons(&disks);
         self.failing.set(signed(disks.iter().filter(|disk| disk.failing.is_some()).count()));
         self.is_journal_damaged.set(i64::from(pool.journal().sound().is_err()));
         self.volumes.set(signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()));
+    }
+
+    fn read_cordons(&self, disks: &[DiskView]) {
+        for by in Cordon::CAUSES {
+            let is_by = |disk: &&DiskView| disk.cordon.as_ref().is_some_and(|cordon| cordon.cause() == by);
+            self.cordoned.with_label_values(&[by]).set(signed(disks.iter().filter(is_by).count()));
+        }
     }
 
     fn read_health(&self, disks: &[DiskView]) {
@@ -130,7 +144,7 @@ mod tests {
     use crate::device::Owner;
     use crate::health::{Finding, HealthReason, Look};
     use crate::host::{Geometry, fake::FakeHost};
-    use crate::pool::Workers;
+    use crate::pool::{CordonChoice, Workers};
 
     #[test]
     fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
@@ -146,9 +160,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_disk_counts_for_each_of_its_reasons_and_no_longer_when_they_are_gone() {
-        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+    /// A pool with one disk.
+    fn pool() -> Arc<Pool> {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true });
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
@@ -157,23 +170,51 @@ mod tests {
         while pool.usable_disks().is_empty() {
             agent.pass().expect("a look");
         }
+        pool
+    }
+
+    /// The values of a gauge by its label.
+    fn values(registry: &Registry, name: &str) -> Vec<(String, f64)> {
+        let families = registry.gather();
+        let values = families.iter().filter(|family| family.name() == name).flat_map(|family| family.get_metric());
+        values.map(|one| (one.get_label()[0].value().to_owned(), one.get_gauge().get_value())).collect()
+    }
+
+    #[test]
+    fn a_disk_counts_for_each_of_its_reasons_and_no_longer_when_they_are_gone() {
+        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+        let pool = pool();
         metrics.watch(&pool);
         let unhealthy = |reasons: &[HealthReason]| {
             let findings = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
             let look = Look { disks: [(pool.usable_disks().remove(0).0, findings)].into(), ..Look::default() };
             metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
             metrics.read();
-            let found = registry.gather();
-            let family = found.iter().find(|family| family.name() == "localpool_pool_unhealthy_disks");
-            let counted = family
-                .into_iter()
-                .flat_map(|family| family.get_metric())
-                .map(|one| (one.get_label()[0].value().to_owned(), one.get_gauge().get_value()));
-            counted.collect::<Vec<_>>()
+            values(&registry, "localpool_pool_unhealthy_disks")
         };
         let (failing, worn) = (HealthReason::DiskFailing, HealthReason::DiskWornOut);
         let both = [("DiskFailing".to_owned(), 1.0), ("DiskWornOut".to_owned(), 1.0)];
         assert_eq!(unhealthy(&[failing, worn]), both);
         assert_eq!(unhealthy(&[]), []);
+    }
+
+    #[test]
+    fn a_cordoned_disk_counts_by_who_cordoned_it_and_both_are_there_from_the_beginning() {
+        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+        let pool = pool();
+        metrics.watch(&pool);
+        let disk = pool.usable_disks().remove(0).0;
+        let expect = |health: f64, person: f64| {
+            metrics.read();
+            let expected = [("health".to_owned(), health), ("person".to_owned(), person)];
+            assert_eq!(values(&registry, "localpool_pool_cordoned_disks"), expected);
+        };
+        expect(0.0, 0.0);
+        pool.cordons().remember([(disk.clone(), "it fails".to_owned())].into());
+        expect(1.0, 0.0);
+        pool.cordons().choose([(disk.clone(), CordonChoice::Cordoned)].into());
+        expect(0.0, 1.0);
+        pool.cordons().choose([(disk, CordonChoice::Open)].into());
+        expect(0.0, 0.0);
     }
 }

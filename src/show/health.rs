@@ -1,4 +1,5 @@
-//! `localpool health`: what is wrong with the disks and volumes of this node, since when, and what to do.
+//! `localpool health`: what is wrong with the disks and volumes of this node, since when, and what to do; and which disks
+//! take no new volumes.
 //!
 //! Takes in conditions, gives out text. Pure: prints nothing.
 
@@ -6,7 +7,7 @@ use serde::Serialize;
 
 use super::devices::{Format, ShowError};
 use crate::health::{Condition, Finding};
-use crate::pool::{DiskView, VolumeView};
+use crate::pool::{CORDONED, DiskView, VolumeView};
 
 /// A disk or a volume with which something is wrong. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,14 +26,26 @@ struct HealthRow {
     action: &'static str,
 }
 
+/// A disk that takes no new volumes. Field names stay; new ones may come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CordonRow {
+    id: String,
+    path: String,
+    /// `person` or `health`.
+    by: &'static str,
+    message: String,
+}
+
 #[derive(Serialize)]
 struct HealthList {
     disks: usize,
     volumes: usize,
     unhealthy: Vec<HealthRow>,
+    cordoned: Vec<CordonRow>,
 }
 
-/// All findings, those of disks first, with a final line end.
+/// All findings, those of disks first, then all cordoned disks, with a final line end.
 pub fn render(
     disks: &[(DiskView, Condition)],
     volumes: &[(VolumeView, Condition)],
@@ -47,8 +60,12 @@ pub fn render(
         let named = ("volume", view.id.to_string(), name);
         condition.findings().iter().map(move |finding| row(named.clone(), finding))
     });
-    let list =
-        HealthList { disks: disks.len(), volumes: volumes.len(), unhealthy: of_disks.chain(of_volumes).collect() };
+    let list = HealthList {
+        disks: disks.len(),
+        volumes: volumes.len(),
+        unhealthy: of_disks.chain(of_volumes).collect(),
+        cordoned: disks.iter().filter_map(|(view, _)| cordon_row(view)).collect(),
+    };
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(&list).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&list).map_err(ShowError::Yaml)?,
@@ -70,22 +87,35 @@ fn row((kind, id, name): (&'static str, String, String), finding: &Finding) -> H
     }
 }
 
+fn cordon_row(view: &DiskView) -> Option<CordonRow> {
+    let cordon = view.cordon.as_ref()?;
+    let (id, path) = (view.id.to_string(), view.path.display().to_string());
+    Some(CordonRow { id, path, by: cordon.cause(), message: cordon.to_string() })
+}
+
 fn text(list: &HealthList) -> String {
-    let HealthList { disks, volumes, unhealthy } = list;
-    if unhealthy.is_empty() {
-        return format!("healthy: {} and {}\n", counted(*disks, "disk"), counted(*volumes, "volume"));
-    }
+    let HealthList { disks, volumes, unhealthy, cordoned } = list;
     let mut text = String::new();
+    if unhealthy.is_empty() {
+        text.push_str(&format!("healthy: {} and {}\n", counted(*disks, "disk"), counted(*volumes, "volume")));
+    }
     for HealthRow { kind, id, name, reason, severity, since, message, action } in unhealthy {
-        // A name can be any text, and must not control the terminal.
-        let name = if name.is_empty() { "-".to_owned() } else { name.escape_debug().to_string() };
+        let name = printed(name);
         let since = if since.is_empty() { "now" } else { since };
         text.push_str(&format!("{kind} {id} ({name}): {reason}, {severity}, since {since}\n"));
         for words in [message.as_str(), action].into_iter().filter(|words| !words.is_empty()) {
             text.push_str(&format!("    {words}\n"));
         }
     }
+    for CordonRow { id, path, by: _, message } in cordoned {
+        text.push_str(&format!("disk {id} ({}): {CORDONED}: {message}\n", printed(path)));
+    }
     text
+}
+
+/// A name can be any text, and must not control the terminal.
+fn printed(name: &str) -> String {
+    if name.is_empty() { "-".to_owned() } else { name.escape_debug().to_string() }
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -100,7 +130,7 @@ mod tests {
     use crate::device::label::{Layout, SetRef};
     use crate::device::{DiskId, SetName};
     use crate::health::HealthReason;
-    use crate::pool::KnownDisk;
+    use crate::pool::{Cordon, KnownDisk};
 
     fn disk() -> DiskView {
         let known = KnownDisk {
@@ -132,5 +162,16 @@ mod tests {
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
         let healthy = render(&[(disk(), Condition::default())], &[], Format::Wide).expect("it can be written");
         assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
+    }
+
+    #[test]
+    fn a_disk_that_takes_no_new_volumes_is_said_also_where_nothing_is_wrong() {
+        let cordoned = [(DiskView { cordon: Some(Cordon::Chosen), ..disk() }, Condition::default())];
+        let text = render(&cordoned, &[], Format::Table).expect("it can be written");
+        let words = "disk gpt-1 (/dev/sda\\u{1b}): it takes no new volumes: a person has cordoned it\n";
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}"));
+        let json = render(&cordoned, &[], Format::Json).expect("it can be written");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((&value["cordoned"][0]["id"], &value["cordoned"][0]["by"]), (&"gpt-1".into(), &"person".into()));
     }
 }

@@ -1,7 +1,7 @@
 //! Disks that take no new volumes: by a DevicePool's spec, and by their health.
 
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DevicePool, DevicePoolStatus, Phase};
 use localpool::host::{DiskReport, DiskWarning, Health};
 use localpool::volume::{Error, Nodes};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
+use crate::events::expect;
 use crate::leader::until;
 use crate::nodes::{make, object, offering, offers, phase};
 use crate::sim::SimNode;
@@ -45,6 +46,13 @@ async fn a_disk_that_a_person_cordons_takes_no_new_volumes_and_an_id_that_is_no_
     let kept = make(&stage, &label, &unique("pvc"), on(&node.name), 100).await.expect("there is room");
     let id = node.pool().disk_views()[0].id.to_string();
 
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    for nonsense in [json!("yes"), json!(1), json!([])] {
+        let spec = json!({"spec": {"disks": {&id: {"cordon": nonsense}}}});
+        let refused =
+            pools.patch(&node.name, &PatchParams::default(), &Patch::Merge(&spec)).await.expect_err("no bool");
+        assert!(matches!(&refused, kube::Error::Api(status) if status.code == 422), "{refused:?}");
+    }
     // Each disk is written on its own.
     patch(&stage, &node.name, json!({"disks": {"gpt-of-another-node": {"cordon": true}}})).await;
     patch(&stage, &node.name, json!({"disks": {&id: {"cordon": true}}})).await;
@@ -63,6 +71,9 @@ async fn a_disk_that_a_person_cordons_takes_no_new_volumes_and_an_id_that_is_no_
     let kept = object(&stage, kept.id, |object| phase(object) == Phase::Ready).await;
     assert!(kept.status.as_ref().is_some_and(|status| status.health.is_empty()));
 
+    let uid = stage.caches.pools.get(&node.name).and_then(|pool| pool.uid()).expect("it is stored");
+    expect(&stage, &uid, &["DiskClaimed x1", "DiskCordoned x1"]).await;
+
     patch(&stage, &node.name, json!({"disks": null})).await;
     let seen = status(&stage, &node.name, |status| !is_cordoned(status) && disks_found(status).is_none()).await;
     assert_eq!((seen.disks[0].cordon.as_ref(), seen.disks[0].message.as_ref()), (None, None));
@@ -77,12 +88,16 @@ async fn a_disk_that_fails_is_cordoned_also_right_after_a_restart_until_a_person
     let id = node.pool().disk_views()[0].id.to_string();
     let failing = DiskReport::of(Health::Failing("words".to_owned()));
     node.host.set_report("fake0", DiskReport { warnings: vec![DiskWarning::Unreliable], ..failing });
+    let uid = stage.caches.pools.get(&name).and_then(|pool| pool.uid()).expect("it is stored");
+    expect(&stage, &uid, &["DiskClaimed x1"]).await;
     // As the agent starts again, it asks the disk at once.
     node.kill().await;
     node.run(&cluster.client);
     let seen = status(&stage, &name, is_cordoned).await;
     let why = seen.disks[0].cordon.clone().expect("cordoned");
     assert!(why.starts_with("DiskFailing: "), "{why}");
+    assert_eq!((seen.cordoned_disks, seen.unhealthy_disks), (1, 1));
+    expect(&stage, &uid, &["DiskClaimed x1", "DiskCordoned x1", "DiskFailing x1"]).await;
 
     // The disk does not answer to the next agent: what the last one found counts.
     node.kill().await;
@@ -98,4 +113,6 @@ async fn a_disk_that_fails_is_cordoned_also_right_after_a_restart_until_a_person
         make(&stage, &label, &unique("pvc"), on(&name), 100).await.ok().filter(|made| made.size == 100 * MIB)
     })
     .await;
+    // It is as sick as before.
+    status(&stage, &name, |status| (status.cordoned_disks, status.unhealthy_disks) == (0, 1)).await;
 }

@@ -29,7 +29,8 @@ async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
     all
 }
 
-async fn expect(stage: &Stage, uid: &str, reasons: &[&str]) -> Vec<(String, String)> {
+/// Waits until these are the Events about the object with this UID, and returns them.
+pub async fn expect(stage: &Stage, uid: &str, reasons: &[&str]) -> Vec<(String, String)> {
     let look = async || {
         let found = events(stage, uid).await;
         if found.iter().map(|(reason, _)| reason.as_str()).eq(reasons.iter().copied()) { Ok(found) } else { Err(found) }

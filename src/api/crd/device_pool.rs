@@ -37,6 +37,7 @@ pub const READY: &str = "Ready";
     printcolumn = r#"{"name":"Disks","type":"integer","jsonPath":".status.diskCount"}"#,
     printcolumn = r#"{"name":"Missing","type":"integer","jsonPath":".status.missingDisks"}"#,
     printcolumn = r#"{"name":"Unhealthy","type":"integer","jsonPath":".status.unhealthyDisks"}"#,
+    printcolumn = r#"{"name":"Cordoned","type":"integer","jsonPath":".status.cordonedDisks"}"#,
     printcolumn = r#"{"name":"Volumes","type":"integer","jsonPath":".status.volumeCount"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.size"}"#,
     printcolumn = r#"{"name":"Free","type":"string","jsonPath":".status.free"}"#,
@@ -110,6 +111,9 @@ pub struct DevicePoolStatus {
     /// How many of the others are not healthy.
     #[serde(default)]
     pub unhealthy_disks: i64,
+    /// How many disks take no new volumes, because of their health or because a person has cordoned them.
+    #[serde(default)]
+    pub cordoned_disks: i64,
     #[serde(default)]
     pub volume_count: i64,
     #[serde(default)]

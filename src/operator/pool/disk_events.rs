@@ -85,6 +85,11 @@ fn of_disks(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<DiskEvent> {
         for note in health::events(was, &disk.health, well) {
             add(EventNote { note: about(disk, note.note), ..note });
         }
+        match (known.and_then(|known| known.cordon.as_ref()), &disk.cordon) {
+            (None, Some(why)) => add(normal("DiskCordoned", format!("{} takes no new volumes: {why}", named(disk)))),
+            (Some(_), None) => add(normal("DiskUncordoned", format!("{} takes new volumes again", named(disk)))),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
     }
     for gone in before.iter().filter(|known| now.iter().all(|disk| disk.id != known.id)) {
         let note = format!("{}, of set {}, does not belong to the pool any more", named(gone), gone.set);
@@ -164,6 +169,21 @@ mod tests {
         assert_eq!(reasons(all(&gone), &[]), ["DiskReleased"]);
         let events = of_disks(all(&well), all(&hot));
         assert_eq!(events[0].note.note, "disk gpt-1 (/dev/sda): it has DiskTemperature");
+    }
+
+    #[test]
+    fn a_disk_that_takes_no_new_volumes_any_more_or_takes_them_again_is_one_event_whatever_the_words() {
+        let cordoned = |why: &str| DiskStatus { cordon: Some(why.to_owned()), ..disk("gpt-1", &["DiskFailing"]) };
+        let (well, sick) = (disk("gpt-1", &[]), disk("gpt-1", &["DiskFailing"]));
+        let (failing, over) = (cordoned("DiskFailing: it fails"), cordoned("DiskFailing: it fails (this is over)"));
+        let all = std::slice::from_ref;
+        assert_eq!(reasons(all(&well), all(&failing)), ["DiskFailing", "DiskCordoned"]);
+        assert_eq!(reasons(all(&sick), all(&failing)), ["DiskCordoned"]);
+        assert_eq!(reasons(all(&failing), all(&over)), [] as [String; 0]);
+        assert_eq!(reasons(all(&over), all(&well)), ["DiskRecovered", "DiskUncordoned"]);
+        assert_eq!(reasons(&[], all(&failing)), ["DiskClaimed", "DiskFailing", "DiskCordoned"]);
+        let events = of_disks(all(&sick), all(&failing));
+        assert_eq!(events[0].note.note, "disk gpt-1 (/dev/sda) takes no new volumes: DiskFailing: it fails");
     }
 
     #[test]

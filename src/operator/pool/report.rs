@@ -202,6 +202,7 @@ fn status(
         disk_count: signed(disks.len()),
         missing_disks: count(|disk| disk.state == DiskState::Missing),
         unhealthy_disks: count(|disk| disk.state != DiskState::Missing && !disk.health.is_empty()),
+        cordoned_disks: count(|disk| disk.cordon.is_some()),
         volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
