@@ -9,12 +9,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kube::Client;
+use tokio::runtime::Runtime;
 
 use crate::agent::Run;
 use crate::device::{lvm_filter, udev_rules};
 use crate::host::stdout::{PrintError, complain, print};
+use crate::operator::OperatorError;
 use crate::operator::crds::{self, Ownership};
-use crate::operator::volume::abandon;
+use crate::operator::volume::{ClaimName, ManifestRequest, abandon, erase, manifest};
 use crate::role::{host_rules, sets};
 use crate::show::devices::Format;
 use crate::volume::VolumeId;
@@ -56,7 +59,7 @@ enum CliCommand {
     /// Show what sets would do
     #[command(subcommand)]
     Set(SetCommand),
-    /// Adopt a volume that came with a disk, settle a conflict about a volume, or give up a volume whose node was deleted
+    /// Adopt, settle, erase or give up a volume that its claim does not lead to, or print its PersistentVolume
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Set aside a file of the state directory that cannot be used
@@ -119,7 +122,11 @@ enum VolumeCommand {
     /// Choose which of several disks has a volume that is in conflict; the data on the others is kept under another id
     Settle(SettleArgs),
     /// Give up the object of a volume whose Node object was deleted; asks the cluster, and erases nothing
-    Abandon(AbandonArgs),
+    Abandon(ObjectArgs),
+    /// Erase a volume that no PersistentVolume names; asks the cluster
+    Erase(ObjectArgs),
+    /// Print a PersistentVolume and a claim for a volume that no PersistentVolume names, as YAML; asks the cluster
+    Pv(PvArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -144,11 +151,26 @@ enum KeptDocument {
 }
 
 #[derive(Debug, Args)]
-struct AbandonArgs {
+struct ObjectArgs {
     /// Id of the volume: the name of its PoolVolume
     volume: VolumeId,
     #[command(flatten)]
     run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+struct PvArgs {
+    /// Id of the volume: the name of its PoolVolume
+    volume: VolumeId,
+    /// Claim that is to have it, as NAMESPACE/NAME [default: the one that had it last]
+    #[arg(long)]
+    claim: Option<ClaimName>,
+    /// StorageClass of both objects [default: the one that the volume was made for]
+    #[arg(long, value_name = "NAME")]
+    storage_class: Option<String>,
+    /// Access mode of both objects
+    #[arg(long, default_value = "ReadWriteOnce", value_parser = ["ReadWriteOnce", "ReadWriteOncePod"])]
+    access_mode: String,
 }
 
 #[derive(Debug, Args)]
@@ -241,7 +263,9 @@ impl Cli {
             CliCommand::Volume(VolumeCommand::Settle(SettleArgs { volume, keep, how })) => {
                 print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.run.run())?)
             }
-            CliCommand::Volume(VolumeCommand::Abandon(args)) => args.run(),
+            CliCommand::Volume(VolumeCommand::Abandon(args)) => args.run(abandon),
+            CliCommand::Volume(VolumeCommand::Erase(args)) => args.run(erase),
+            CliCommand::Volume(VolumeCommand::Pv(args)) => args.run(),
             CliCommand::State(StateCommand::SetAside(SetAsideArgs { document, how })) => {
                 let local = how.state.local()?;
                 print_lines(&match document {
@@ -272,13 +296,28 @@ impl PlanArgs {
     }
 }
 
-impl AbandonArgs {
-    fn run(self) -> Result<()> {
+impl ObjectArgs {
+    fn run<F>(self, verb: impl FnOnce(Client, VolumeId, Run) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<Vec<String>, OperatorError>>,
+    {
         let Self { volume, run } = self;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let lines = runtime.block_on(async { abandon(operator::client().await?, volume, run.run()).await })?;
+        let lines = runtime()?.block_on(async { verb(operator::client().await?, volume, run.run()).await })?;
         print_lines(&lines)
     }
+}
+
+impl PvArgs {
+    fn run(self) -> Result<()> {
+        let Self { volume, claim, storage_class, access_mode } = self;
+        let request = ManifestRequest { volume, claim, storage_class, access_mode };
+        let yaml = runtime()?.block_on(async { manifest(operator::client().await?, request).await })?;
+        Ok(print(&yaml)?)
+    }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 impl CrdsArgs {
@@ -288,8 +327,7 @@ impl CrdsArgs {
             return Ok(print(&crds::yaml()?)?);
         }
         let ownership = if take_ownership { Ownership::Take } else { Ownership::Respect };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let lines = runtime.block_on(async { crds::apply(operator::client().await?, ownership).await })?;
+        let lines = runtime()?.block_on(async { crds::apply(operator::client().await?, ownership).await })?;
         print_lines(&lines)
     }
 }

@@ -38,6 +38,8 @@ pub const HEALTHY: &str = "Healthy";
 pub const NODE_GONE: &str = "NodeGone";
 /// Type of the condition of a volume whose agent does not answer.
 pub const AGENT_SILENT: &str = "AgentSilent";
+/// Type of the condition of a volume that no PersistentVolume has named for a while.
+pub const UNCLAIMED: &str = "Unclaimed";
 
 /// How far the agent has got with an object.
 pub fn phase(object: &PoolVolume) -> Phase {
@@ -75,10 +77,17 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
         parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
         size: None,
         intent: Intent::Keep,
+        order: None,
+        claim: None,
     };
     let mut volume = PoolVolume::new(&object.name_any(), spec);
     volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
     Some(volume)
+}
+
+/// Whether the leader has written that no PersistentVolume has named it for a while.
+pub fn is_unclaimed(volume: &PoolVolume) -> bool {
+    volume.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.type_ == UNCLAIMED)
 }
 
 /// Whether its agent has a volume with this id on a disk, but not the volume that the object asks for.
@@ -104,6 +113,8 @@ pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
         parameters: BTreeMap::clone(parameters),
         size: None,
         intent: Intent::Keep,
+        order: None,
+        claim: None,
     };
     of_spec(VolumeId::of_name(name), spec)
 }
@@ -262,6 +273,8 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> Po
         parameters: BTreeMap::clone(parameters),
         size: None,
         intent: Intent::Keep,
+        order: None,
+        claim: None,
     };
     of_spec(view.id, spec)
 }

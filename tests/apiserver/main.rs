@@ -20,6 +20,7 @@ mod lost;
 mod marks;
 mod modes;
 mod nodes;
+mod orders;
 mod race;
 mod restored;
 mod role;

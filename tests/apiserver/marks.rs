@@ -25,7 +25,7 @@ use crate::nodes::{make, offering};
 use crate::sim::SimNode;
 
 /// A monitor at work, with a short grace.
-struct Work(JoinHandle<()>);
+pub struct Work(JoinHandle<()>);
 
 impl Drop for Work {
     fn drop(&mut self) {
@@ -33,7 +33,7 @@ impl Drop for Work {
     }
 }
 
-fn monitor(stage: &Stage) -> Work {
+pub fn monitor(stage: &Stage) -> Work {
     monitor_that(stage, ReservePolicy::Never)
 }
 

@@ -115,6 +115,13 @@ fn volume(node: &str, intent: &str) -> String {
     .to_string()
 }
 
+/// The same, with an order that only a person gives.
+fn ordered(node: &str) -> String {
+    let mut volume: serde_json::Value = serde_json::from_str(&volume(node, "Keep")).unwrap();
+    volume["spec"]["order"] = serde_json::json!("Erase");
+    volume.to_string()
+}
+
 /// An Event about the pool of a node, as the agent of another or its own may write it.
 fn event(instance: &str, controller: &str) -> String {
     serde_json::json!({
@@ -181,6 +188,7 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
         (&one, &["delete", "devicepool", "two"], String::new(), other_node),
         (&one, create, volume("two", "Keep"), other_node),
         (&one, create, volume("one", "Delete"), Some("forbidden")),
+        (&one, create, ordered("one"), Some("never an order of a person")),
         (&one, create, volume("one", "Keep"), yes),
         (&controller, create, volume("two", "Keep"), yes),
         (&one, &finalizer, String::new(), yes),

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use crate::NOBODY;
+use crate::{FOUND, NOBODY};
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -67,7 +67,7 @@ impl Answers {
     }
 }
 
-/// An API server that has one volume, on a node that it does not have.
+/// An API server that has two volumes: one on a node that it does not have, and one that nobody claims.
 fn api(request: &HttpRequest) -> HttpResponse {
     let path = request.uri().path();
     let found = if path.ends_with("/persistentvolumes") {
@@ -77,6 +77,15 @@ fn api(request: &HttpRequest) -> HttpResponse {
             "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": NOBODY, "uid": "u"},
             "spec": {"node": "nobody", "volumeName": "pvc-1", "required": 1, "volumeMode": "Block"},
         })
+    } else if path.ends_with(&format!("/poolvolumes/{FOUND}")) && request.method() == "GET" {
+        json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": FOUND, "uid": "f"},
+            "spec": {"node": "somebody", "volumeName": "pvc-2", "required": 1, "volumeMode": "Block",
+                     "parameters": {"class": "fast"}, "claim": "default/had"},
+            "status": {"phase": "Found", "size": 1 << 20},
+        })
+    } else if path.ends_with("/nodes/somebody") {
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "somebody"}})
     } else {
         let status = json!({
             "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,

@@ -35,6 +35,8 @@ const ROLES: [&str; 4] = ["standalone", "node", "controller", "discovery"];
 const DEMO: &str = "demo";
 /// The id of nothing: for a volume, a disk or a name.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+/// The id of a volume that no PersistentVolume names, on a node that exists.
+const FOUND: &str = "00000000-0000-5000-8000-00000000000f";
 /// 128 plus the number of SIGPIPE: a shell's status for a program that the signal ended.
 const ENDED_BY_SIGPIPE: i32 = 141;
 /// Far more than any of them takes.
@@ -157,6 +159,8 @@ impl World {
             "state_dir" => vec![self.state.clone().into()],
             "file" => paths(&["sets.yaml", "no-sets.yaml"]),
             "install_in" => paths(&["rules", "sets.yaml"]),
+            "volume" => [NOBODY, FOUND].map(OsString::from).to_vec(),
+            "claim" => ["default/data", "data"].map(OsString::from).to_vec(),
             "output" => ["table", "wide", "json", "yaml", "xml"].map(OsString::from).to_vec(),
             _ if arg.get_possible_values().is_empty() => vec![NOBODY.into()],
             _ => arg.get_possible_values().iter().map(|value| value.get_name().into()).collect(),
@@ -300,7 +304,7 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
     let asked = answers.asked();
     assert!(asked.iter().any(|asked| asked.contains("/poolvolumes/")), "the cluster was not asked: {asked:?}");
     assert!(asked.iter().all(|asked| asked.starts_with("GET ")), "the cluster was written to: {asked:?}");
-    for verb in ["disk release", "volume adopt", "volume settle", "volume abandon", "state set-aside"] {
+    for verb in ["disk release", "volume adopt", "volume settle", "volume abandon", "volume erase", "state set-aside"] {
         assert!(tried.contains(&words(verb)), "{verb} has no dry run any more");
     }
 }

@@ -116,6 +116,22 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "\"volume\", \"abandon\"",
         ),
     ),
+    (
+        "localpool volume erase",
+        Test(
+            "tests/apiserver/orders.rs",
+            "the_verb_erases_a_ready_volume_only_when_nobody_has_named_it_for_a_while_and_dry_changes_nothing",
+            "erase(stage.client",
+        ),
+    ),
+    (
+        "localpool volume pv",
+        Test(
+            "tests/apiserver/orders.rs",
+            "the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_object_then_has",
+            "manifest(stage.client",
+        ),
+    ),
     ("localpool volume settle", Test("tests/loop_csi/conflict.rs", CONFLICT, "\"volume\", \"settle\"")),
     ("localpool health", Test("tests/loop_csi/health.rs", HEALTH, "\"health\"")),
     ("localpool volumes", Test("tests/loop_csi/conflict.rs", CONFLICT, "\"volumes\", \"-o\", \"json\"")),

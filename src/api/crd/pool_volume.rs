@@ -15,7 +15,8 @@ use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName};
 
-/// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
+/// What the controller requests from a node, and a person of both. Only `size`, which grows, `intent`, `order` and `claim`
+/// can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -36,8 +37,9 @@ use crate::device::{DiskId, NodeName};
     printcolumn = r#"{"name":"Health","type":"string","jsonPath":".status.conditions[?(@.type==\"Healthy\")].reason"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.capacity"}"#,
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
-    printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.volumeName"}"#,
+    printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.claim"}"#,
     printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk","priority":1}"#,
+    printcolumn = r#"{"name":"Volume","type":"string","jsonPath":".spec.volumeName","priority":1}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
@@ -79,6 +81,23 @@ pub struct PoolVolumeSpec {
     pub size: Option<i64>,
     #[serde(default)]
     pub intent: Intent,
+    /// What a person orders to be done with the volume. The condition OrderDone shows how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<VolumeOrder>,
+    /// `namespace/name` of the claim that has it. The controller writes this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+}
+
+/// What a person may order for a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum VolumeOrder {
+    // Use a volume that was found on a disk.
+    Adopt,
+    // Erase a volume that no PersistentVolume names.
+    Erase,
+    // Give up the object of a volume whose Node object was deleted: nothing is erased.
+    Abandon,
 }
 
 /// What a deletion of the object means.

@@ -22,8 +22,8 @@ mod refusals;
 mod reserve;
 mod steady;
 mod unclaimed;
+mod volume_plan;
 mod watch_list;
 
 pub use self::monitor::Monitor;
-pub(in crate::operator) use self::object::PROVISIONED_BY;
 pub use self::reserve::ReservePolicy;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
@@ -22,7 +21,9 @@ use super::object;
 use super::plan::{MarkPlan, Now, Planner, View};
 use super::refusals::Refusals;
 use super::reserve::{Reservation, ReservePolicy};
-use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
+use super::volume_plan::VolumeChange;
+use crate::agent::Run;
+use crate::api::crd::{DevicePool, PoolVolume, VolumeOrder, WatchedVolume};
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
@@ -30,6 +31,7 @@ use crate::operator::event::EventNote;
 use crate::operator::metrics::Metrics;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
+use crate::operator::volume::{abandon, erase};
 use crate::operator::watch::{Watched, decoded, keep};
 use crate::volume::{DRIVER_NAME, VolumeId};
 
@@ -122,12 +124,12 @@ impl Monitor {
     /// Returns when there is something to do even if nothing changes.
     async fn perform(&self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
         self.count(&plan);
-        let MarkPlan { changes, reservations, watch_lists, conditions, due, .. } = plan;
+        let MarkPlan { changes, reservations, watch_lists, volumes, due, .. } = plan;
         let changes = changes.into_iter().map(|(volume, change)| PlannedWrite::Marks(volume, change));
         let reservations = reservations.into_iter().map(|(volume, change)| PlannedWrite::Reservation(volume, change));
         let lists = watch_lists.into_iter().map(|(pool, list)| PlannedWrite::WatchList(pool, list));
-        let conditions = conditions.into_iter().map(|(volume, all)| PlannedWrite::Conditions(volume, all));
-        let all = changes.chain(reservations).chain(lists).chain(conditions).collect();
+        let volumes = volumes.changes.into_iter().map(|(volume, change)| PlannedWrite::Volume(volume, change));
+        let all = changes.chain(reservations).chain(lists).chain(volumes).collect();
         let (writes, waiting) = refusals.select(all, PlannedWrite::key, WRITES, now);
         let (mut failed, mut written) = (false, false);
         for write in writes {
@@ -149,12 +151,12 @@ impl Monitor {
             },
             PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
             PlannedWrite::WatchList(pool, list) => self.note(self.write_list(pool, list).await).is_some(),
-            PlannedWrite::Conditions(volume, all) => self.note(self.write_conditions(volume, all).await).is_some(),
+            PlannedWrite::Volume(volume, change) => self.note(self.change(volume, change).await).is_some(),
         }
     }
 
     fn count(&self, plan: &MarkPlan) {
-        self.metrics.unclaimed.set(plan.unclaimed);
+        self.metrics.unclaimed.set(plan.volumes.unclaimed);
         self.metrics.marked.reset();
         for (reason, count) in &plan.marked {
             self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
@@ -191,15 +193,38 @@ impl Monitor {
         }
     }
 
-    async fn write_conditions(&self, volume: &PoolVolume, conditions: &[Condition]) -> Result<(), OperatorError> {
+    async fn change(&self, volume: &PoolVolume, change: &VolumeChange) -> Result<(), OperatorError> {
         let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), volume.name_any());
         let metadata = json!({"uid": volume.uid(), "resourceVersion": volume.resource_version()});
-        let patch = json!({"metadata": metadata, "status": {"conditions": conditions}});
-        let what = format!("writing the status of PoolVolume {name}");
-        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+        let (params, what) = (PatchParams::default(), format!("writing PoolVolume {name}"));
+        let written = match change {
+            VolumeChange::CarryOut(order) => return self.order(&name, *order).await,
+            VolumeChange::Conditions(all) => {
+                let patch = Patch::Merge(json!({"metadata": metadata, "status": {"conditions": all}}));
+                within(&what, api.patch_status(&name, &params, &patch)).await
+            }
+            VolumeChange::Claim(claim) => {
+                let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid()}, "spec": {"claim": claim}}));
+                within(&what, api.patch(&name, &params, &patch)).await
+            }
+        };
+        match written {
             Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Reads everything again from the API server before it does anything.
+    async fn order(&self, name: &str, order: VolumeOrder) -> Result<(), OperatorError> {
+        let Ok(id) = name.parse::<VolumeId>() else { return Ok(()) };
+        let lines = match order {
+            VolumeOrder::Erase => erase(self.client.clone(), id, Run::Real).await?,
+            VolumeOrder::Abandon => abandon(self.client.clone(), id, Run::Real).await?,
+            // The agent does it.
+            VolumeOrder::Adopt => Vec::new(),
+        };
+        tracing::warn!(volume = name, ?order, "a person's order is carried out: {}", lines.join("; "));
+        Ok(())
     }
 
     async fn write_list(&self, pool: &DevicePool, list: &[WatchedVolume]) -> Result<(), OperatorError> {
@@ -256,7 +281,7 @@ enum PlannedWrite {
     Marks(Arc<PersistentVolume>, MarkChange),
     Reservation(Arc<PersistentVolume>, Reservation),
     WatchList(Arc<DevicePool>, Vec<WatchedVolume>),
-    Conditions(Arc<PoolVolume>, Vec<Condition>),
+    Volume(Arc<PoolVolume>, VolumeChange),
 }
 
 impl PlannedWrite {
@@ -266,7 +291,11 @@ impl PlannedWrite {
             Self::Marks(volume, _) => volume.uid(),
             Self::Reservation(volume, _) => volume.uid().map(|uid| format!("{uid} reserved")),
             Self::WatchList(pool, _) => pool.uid(),
-            Self::Conditions(volume, _) => volume.uid(),
+            Self::Volume(volume, change) => volume.uid().map(|uid| match change {
+                VolumeChange::Conditions(_) => uid,
+                VolumeChange::Claim(_) => format!("{uid} claim"),
+                VolumeChange::CarryOut(_) => format!("{uid} order"),
+            }),
         }
     }
 }

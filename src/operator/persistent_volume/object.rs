@@ -6,10 +6,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::marks;
+use crate::operator::volume::persistent_volumes::PROVISIONED_BY;
 use crate::volume::{DRIVER_NAME, VolumeId};
-
-/// The annotation that names the provisioner.
-pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// Where the data of a PersistentVolume is.
 #[derive(Clone, Debug, PartialEq, Eq)]

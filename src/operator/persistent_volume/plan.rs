@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
@@ -14,7 +13,8 @@ use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
 use super::steady::{Lasting, Steady};
-use super::{unclaimed, watch_list};
+use super::volume_plan::{VolumePlan, VolumePlanner};
+use super::watch_list;
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
@@ -48,10 +48,8 @@ pub struct MarkPlan {
     pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
     /// What the agents of these nodes look at from now on.
     pub watch_lists: Vec<(Arc<DevicePool>, Vec<WatchedVolume>)>,
-    /// Conditions of PoolVolumes: whether a PersistentVolume names them.
-    pub conditions: Vec<(Arc<PoolVolume>, Vec<Condition>)>,
-    /// How many volumes no PersistentVolume has named for a while.
-    pub unclaimed: i64,
+    /// What is done about PoolVolumes.
+    pub volumes: VolumePlan,
     /// How many local PersistentVolumes of other provisioners each reason holds for.
     pub marked: BTreeMap<HealthReason, i64>,
     /// After this time there may be more, even if nothing changes.
@@ -63,7 +61,7 @@ pub struct MarkPlan {
 pub struct Planner {
     nodes: Steady<NodeName, NodePresence>,
     absent: Steady<VolumeId, ()>,
-    unclaimed: Steady<VolumeId, ()>,
+    volumes: VolumePlanner,
     reserve: ReservePolicy,
 }
 
@@ -71,8 +69,8 @@ impl Planner {
     /// A node or a volume that changed counts after the grace, and a volume that no PersistentVolume names after ten
     /// times that.
     pub fn new(grace: SignedDuration, reserve: ReservePolicy) -> Self {
-        let (nodes, absent, unclaimed) = (Steady::new(grace), Steady::new(grace), Steady::new(grace * 10));
-        Self { nodes, absent, unclaimed, reserve }
+        let volumes = VolumePlanner::new(grace * 10);
+        Self { nodes: Steady::new(grace), absent: Steady::new(grace), volumes, reserve }
     }
 
     pub fn plan(&mut self, view: &View, now: Now) -> MarkPlan {
@@ -127,33 +125,11 @@ impl Planner {
                 plan.watch_lists.push((Arc::clone(pool), list));
             }
         }
-        self.plan_conditions(view, now, &mut plan);
+        plan.volumes = self.volumes.plan(view, now.monotonic);
+        plan.due = plan.due.into_iter().chain(plan.volumes.due).min();
         self.nodes.keep(|node| homes.contains(node));
         self.absent.keep(|id| absent.contains(id));
         plan
-    }
-
-    /// Volumes that no PersistentVolume names.
-    fn plan_conditions(&mut self, view: &View, now: Now, plan: &mut MarkPlan) {
-        let named: BTreeSet<VolumeId> = view.persistent.iter().filter_map(|volume| object::own(volume)).collect();
-        let is_unclaimed = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains(id);
-        self.unclaimed.keep(|id| view.volumes.get(id).is_some_and(|volume| is_unclaimed(id, volume)));
-        for (id, volume) in &view.volumes {
-            let is_marked = match is_unclaimed(id, volume) {
-                true => match self.unclaimed.look(id, (), SignedDuration::ZERO, now.monotonic) {
-                    Lasting::Yes(()) => true,
-                    // What an earlier leader has written stays.
-                    Lasting::In(wait) => {
-                        plan.due = plan.due.into_iter().chain([wait]).min();
-                        unclaimed::is_marked(volume)
-                    }
-                },
-                false => false,
-            };
-            plan.unclaimed += i64::from(is_marked);
-            let conditions = unclaimed::conditions(volume, is_marked);
-            plan.conditions.extend(conditions.map(|conditions| (Arc::clone(volume), conditions)));
-        }
     }
 
     fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodePresence> {

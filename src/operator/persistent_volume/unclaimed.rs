@@ -1,37 +1,31 @@
 //! Volumes that no PersistentVolume names: they keep their space, and no deletion of a claim ever frees it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
 
 use crate::api::crd::{Phase, PoolVolume};
 use crate::operator::condition::condition;
-use crate::operator::pool_volume::phase;
-
-/// Type of the condition that says it; the leader writes it.
-pub const UNCLAIMED: &str = "Unclaimed";
+use crate::operator::pool_volume::{UNCLAIMED, is_unclaimed, phase};
 
 /// Whether somebody should have it: one that is being made, deleted, or was found without an owner need not have one.
 pub fn needs_claim(volume: &PoolVolume) -> bool {
     phase(volume) == Phase::Ready && volume.metadata.deletion_timestamp.is_none()
 }
 
-pub fn is_marked(volume: &PoolVolume) -> bool {
-    volume.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.type_ == UNCLAIMED)
-}
-
 /// The conditions of a PoolVolume that change; `None`: they are right.
-pub fn conditions(volume: &PoolVolume, is_unclaimed: bool) -> Option<Vec<Condition>> {
+pub fn conditions(volume: &PoolVolume, unclaimed: bool) -> Option<Vec<Condition>> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-    if is_marked(volume) == is_unclaimed {
+    if is_unclaimed(volume) == unclaimed {
         return None;
     }
     let others = before.iter().filter(|condition| condition.type_ != UNCLAIMED).cloned();
     let message = format!(
-        "no PersistentVolume has named it for ten minutes; it keeps its space. To use it again or to erase it: \
-         docs/troubleshooting.md, \"A volume whose PersistentVolume is gone\", with the name {}",
-        volume.spec.volume_name
+        "no PersistentVolume has named it for ten minutes; it keeps its space. `localpool volume pv {}` prints a new \
+         PersistentVolume for it, and spec.order Erase erases it",
+        volume.name_any()
     );
     let mark = || condition(before, UNCLAIMED, true, "NoPersistentVolume", message, volume.metadata.generation);
-    Some(others.chain(is_unclaimed.then(mark)).collect())
+    Some(others.chain(unclaimed.then(mark)).collect())
 }
 
 #[cfg(test)]
@@ -54,7 +48,7 @@ mod tests {
         assert_eq!(conditions(&volume, false), None);
         let marked = conditions(&volume, true).expect("a change");
         assert_eq!((marked.len(), marked[1].type_.as_str(), marked[1].status.as_str()), (2, UNCLAIMED, "True"));
-        assert!(marked[1].message.contains("pvc-1"), "{}", marked[1].message);
+        assert!(marked[1].message.contains("volume pv"), "{}", marked[1].message);
         volume.status.as_mut().expect("set").conditions = marked;
         assert_eq!(conditions(&volume, true), None);
         assert_eq!(conditions(&volume, false), Some(vec![other]));

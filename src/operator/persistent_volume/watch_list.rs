@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 
-use super::object::PROVISIONED_BY;
 use crate::api::crd::{DevicePool, WatchedVolume};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
 use crate::device::signed;
 use crate::health::HealthReason;
+use crate::operator::volume::persistent_volumes::PROVISIONED_BY;
 
 /// The static provisioner, on its own or in the Local Storage Operator: `local-volume-provisioner-<node>-<uid>`. A
 /// directory that is no mount point gets no PersistentVolume from it.

@@ -145,6 +145,8 @@ mod tests {
             parameters: BTreeMap::new(),
             size: None,
             intent: Intent::Keep,
+            order: None,
+            claim: None,
         };
         let mut object = PoolVolume::new("v", spec);
         object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);

@@ -9,13 +9,13 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use tokio::runtime::Handle;
 
+use super::persistent_volumes::PROVISIONED_BY;
 use crate::api::{Node, node_selector};
 use crate::claim::{AskPromises, NoAnswer, Promise};
 use crate::device::NodeName;
 use crate::host::links;
 use crate::host::timeout::Timeouts;
 use crate::operator::error::OperatorError;
-use crate::operator::persistent_volume::PROVISIONED_BY;
 
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 250;

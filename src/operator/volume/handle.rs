@@ -40,6 +40,8 @@ pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, HandleError> {
         parameters: BTreeMap::new(),
         size: None,
         intent: Intent::Delete,
+        order: None,
+        claim: None,
     })
 }
 

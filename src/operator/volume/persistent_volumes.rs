@@ -9,6 +9,9 @@ use crate::operator::client::is_object_name;
 use crate::operator::error::OperatorError;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
+/// The annotation that names the provisioner.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
 /// The UID that identifies a cluster: that of its `kube-system` namespace.
 pub async fn cluster_uid(client: Client) -> Result<String, OperatorError> {
     let namespaces: Api<Namespace> = Api::all(client);

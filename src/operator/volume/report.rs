@@ -9,7 +9,7 @@ use super::persistent_volumes::is_claimed;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
-use crate::api::crd::{Phase, PoolVolume, VolumeReason};
+use crate::api::crd::{Phase, PoolVolume, VolumeOrder, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::{request, restored};
@@ -93,11 +93,21 @@ impl VolumeReconcile {
         })
     }
 
-    /// A found volume: usable once a PersistentVolume claims it for this node.
+    /// A found volume: usable once a PersistentVolume claims it for this node, or a person orders it.
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, OperatorError> {
-        let phase = self.phase_of(view).await?;
+        let phase = match object.spec.order {
+            Some(VolumeOrder::Adopt) => self.adopt().await?,
+            Some(VolumeOrder::Erase | VolumeOrder::Abandon) | None => self.phase_of(view).await?,
+        };
         self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
+    }
+
+    async fn adopt(&self) -> Result<Phase, OperatorError> {
+        let id = self.id;
+        let adopted = self.blocking(move |pool| pool.adopt_volume(id)).await?;
+        adopted.map_err(|error| OperatorError::Refused(chain(&error)))?;
+        Ok(Phase::Ready)
     }
 
     /// Ready if a PersistentVolume claims it; else found, which the disk records.

@@ -235,6 +235,8 @@ mod tests {
             parameters: Default::default(),
             size: Some(9 << 20),
             intent: Default::default(),
+            order: None,
+            claim: None,
         };
         let mut object = PoolVolume::new(&id.to_string(), spec);
         let failed = (Some(9 << 20), Some("no space".to_owned()));

@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt as _};
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
 use super::status::{self, Refusal};
-use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
+use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::event_queue::EventSubject;
@@ -176,9 +176,14 @@ impl VolumeReconcile {
     async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let id = self.id;
+        // A person ordered the erasure of a volume that nobody has.
+        let adopts = object.spec.order == Some(VolumeOrder::Erase);
         let deleted = self
             .blocking(move |pool| {
-                let deleted = pool.delete(id);
+                let deleted = match pool.delete(id) {
+                    Err(PoolError::Found { .. }) if adopts => pool.adopt_volume(id).and_then(|_| pool.delete(id)),
+                    deleted => deleted,
+                };
                 drop(guard);
                 pool.kick();
                 deleted

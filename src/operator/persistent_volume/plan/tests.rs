@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
+use super::super::volume_plan::VolumeChange;
 use super::*;
-use crate::api::crd::{HealthEntry, Phase};
+use crate::api::crd::{HealthEntry, Phase, VolumeOrder};
 use crate::operator::volume::sample::in_phase;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
@@ -153,17 +154,23 @@ fn a_volume_that_no_persistent_volume_names_is_counted_after_ten_times_the_grace
     let id: VolumeId = volume.name_any().parse().expect("an id");
     let view = |persistent| View { persistent, volumes: [(id, Arc::clone(&volume))].into(), ..View::default() };
     let plan = planner.plan(&view(vec![]), at(0));
-    assert_eq!((plan.unclaimed, plan.conditions.len(), plan.due), (0, 0, Some(SignedDuration::from_mins(10))));
+    assert_eq!(
+        (plan.volumes.unclaimed, plan.volumes.changes.len(), plan.due),
+        (0, 0, Some(SignedDuration::from_mins(10)))
+    );
     let claimed = View { nodes: vec![node("n", "n", "True")], ..view(vec![own(id, "Bound")]) };
     assert_eq!(planner.plan(&claimed, at(300)).due, None, "it begins again");
-    assert_eq!(planner.plan(&view(vec![]), at(301)).unclaimed, 0);
+    assert_eq!(planner.plan(&view(vec![]), at(301)).volumes.unclaimed, 0);
     let plan = planner.plan(&view(vec![]), at(901));
-    assert_eq!((plan.unclaimed, plan.conditions.len()), (1, 1));
+    assert_eq!((plan.volumes.unclaimed, plan.volumes.changes.len()), (1, 1));
     let mut marked = (*volume).clone();
-    marked.status.as_mut().expect("set").conditions = plan.conditions[0].1.clone();
+    marked.status.as_mut().expect("set").conditions = match &plan.volumes.changes[0].1 {
+        VolumeChange::Conditions(all) => all.clone(),
+        other => panic!("{other:?}"),
+    };
     let after = View { volumes: [(id, Arc::new(marked))].into(), ..View::default() };
     let plan = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never).plan(&after, at(902));
-    assert_eq!((plan.unclaimed, plan.conditions.len()), (1, 0), "another leader takes nothing back");
+    assert_eq!((plan.volumes.unclaimed, plan.volumes.changes.len()), (1, 0), "another leader takes nothing back");
 }
 
 #[test]
@@ -173,4 +180,29 @@ fn a_volume_of_this_driver_whose_object_and_node_are_gone_is_marked_for_both() {
     let view = View { persistent: vec![own(id, "Bound")], ..View::default() };
     assert_eq!(words(&planner.plan(&view, at(0))), [""; 0]);
     assert_eq!(words(&planner.plan(&view, at(60))), ["pvc-1: VolumeMissing NodeGone"]);
+}
+
+#[test]
+fn an_order_to_erase_is_carried_out_when_no_persistent_volume_names_the_volume_and_the_claim_is_written_once() {
+    let mut volume = in_phase(Phase::Found);
+    volume.spec.order = Some(VolumeOrder::Erase);
+    let id: VolumeId = volume.name_any().parse().expect("an id");
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let mut changes = |volume: &PoolVolume, persistent: Vec<Arc<PersistentVolume>>| {
+        let volumes = [(id, Arc::new(volume.clone()))].into();
+        let view = View { persistent, volumes, nodes: vec![node("n", "n", "True")], ..View::default() };
+        let plan = planner.plan(&view, at(0)).volumes;
+        plan.changes.into_iter().map(|(_, change)| change).collect::<Vec<_>>()
+    };
+    assert!(changes(&volume, vec![]).contains(&VolumeChange::CarryOut(VolumeOrder::Erase)));
+    let mut bound = (*own(id, "Bound")).clone();
+    let claim = json!({"namespace": "d", "name": "data"});
+    bound.spec.as_mut().expect("set").claim_ref = serde_json::from_value(claim).expect("a reference");
+    let bound = Arc::new(bound);
+    let named = changes(&volume, vec![Arc::clone(&bound)]);
+    assert_eq!(named[0], VolumeChange::Claim("d/data".to_owned()));
+    assert!(matches!(&named[1..], [VolumeChange::Conditions(_)]), "{named:?}");
+    (volume.spec.claim, volume.spec.order) = (Some("d/data".to_owned()), None);
+    assert_eq!(changes(&volume, vec![bound]), [], "nothing is written twice");
+    assert_eq!(changes(&volume, vec![]), [], "the claim that had it last stays known");
 }

@@ -1,0 +1,147 @@
+//! What a person orders for a volume that no claim leads to, with the real monitor, and an agent on a fake machine. The
+//! monitor writes to all objects, so each of these tests is alone.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use localpool::agent::Run;
+use localpool::api::crd::{Phase, PoolVolume};
+use localpool::operator::volume::{ManifestRequest, erase, manifest};
+use localpool::volume::VolumeId;
+use serde_json::json;
+
+use crate::agent::{Stage, on, unique};
+use crate::cluster;
+use crate::leader::until;
+use crate::marks::monitor;
+use crate::nodes::{make, offering};
+use crate::sim::SimNode;
+
+fn is_in(phase: Phase) -> impl Fn(&PoolVolume) -> bool {
+    move |object| object.status.as_ref().is_some_and(|status| status.phase == phase)
+}
+
+/// Status and reason of the condition OrderDone.
+fn order_done(object: &PoolVolume) -> Option<(String, String)> {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let mut found = conditions.filter(|condition| condition.type_ == "OrderDone");
+    found.next().map(|condition| (condition.status.clone(), condition.reason.clone()))
+}
+
+fn has_order(status: &str, reason: &str) -> impl Fn(&PoolVolume) -> bool {
+    let expected = Some((status.to_owned(), reason.to_owned()));
+    move |object| order_done(object) == expected
+}
+
+async fn order(stage: &Stage, id: VolumeId, order: &str) {
+    let patch = Patch::Merge(json!({"spec": {"order": order}}));
+    stage.objects.patch(&id.to_string(), &PatchParams::default(), &patch).await.expect("a person may");
+}
+
+/// A volume whose object somebody deleted.
+async fn found(stage: &Stage, label: &str, node: &SimNode) -> VolumeId {
+    let id = make(stage, label, &unique("pvc"), on(&node.name), 100).await.expect("there is room").id;
+    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
+    stage.see(id, "found", is_in(Phase::Found)).await;
+    id
+}
+
+async fn is_erased(stage: &Stage, node: &SimNode, id: VolumeId) {
+    until("the volume is erased", async || (stage.is_gone(id).await && node.pool().volume(id).is_err()).then_some(()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_found_volume_is_erased_by_order_but_not_while_a_persistent_volume_names_it_even_for_another_node() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (id, kept) = (found(&stage, &label, &node).await, found(&stage, &label, &node).await);
+    let name = unique("pv");
+    stage.persistent(&name, id, "elsewhere").await;
+    let _work = monitor(&stage);
+    order(&stage, id, "Erase").await;
+    stage.see(id, "refused", has_order("False", "PersistentVolumeExists")).await;
+    let refused = erase(stage.client.clone(), id, Run::Real).await.expect_err("it has a PersistentVolume").to_string();
+    assert!(refused.contains(&name) && node.pool().volume(id).is_ok(), "{refused}");
+    let volumes: Api<PersistentVolume> = Api::all(stage.client.clone());
+    // Kubernetes' controller removes its finalizer; here it does not run.
+    let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    volumes.patch(&name, &PatchParams::default(), &unprotected).await.expect("it is there");
+    volumes.delete(&name, &DeleteParams::default()).await.expect("deleted");
+    is_erased(&stage, &node, id).await;
+    assert!(node.pool().volume(kept).is_ok(), "nobody ordered anything for the other one");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_verb_erases_a_ready_volume_only_when_nobody_has_named_it_for_a_while_and_dry_changes_nothing() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let id = make(&stage, &label, &unique("pvc"), on(&node.name), 100).await.expect("there is room").id;
+    let verb = async |run| erase(stage.client.clone(), id, run).await;
+    let early = verb(Run::Real).await.expect_err("its PersistentVolume may be on its way").to_string();
+    assert!(early.contains("ten minutes"), "{early}");
+    let _work = monitor(&stage);
+    let is_unclaimed = |object: &PoolVolume| {
+        object.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.type_ == "Unclaimed")
+    };
+    stage.see(id, "unclaimed", is_unclaimed).await;
+    let lines = verb(Run::Dry).await.expect("it would be done").join("\n");
+    assert!(lines.contains("would erase") && node.pool().volume(id).is_ok(), "{lines}");
+    assert_eq!(stage.objects.get(&id.to_string()).await.expect("there").spec.order, None);
+    verb(Run::Real).await.expect("nobody has it");
+    is_erased(&stage, &node, id).await;
+    verb(Run::Real).await.expect_err("it is not there any more");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_found_volume_is_adopted_by_order_and_the_volume_of_a_deleted_node_is_abandoned() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let id = found(&stage, &label, &node).await;
+    let _work = monitor(&stage);
+    order(&stage, id, "Adopt").await;
+    stage.see(id, "adopted", is_in(Phase::Ready)).await;
+    stage.see(id, "reported", has_order("True", "Done")).await;
+    node.pool().usable(id).expect("it can be used");
+    order(&stage, id, "Abandon").await;
+    stage.see(id, "refused", has_order("False", "NodeExists")).await;
+    node.kill().await;
+    stage.delete_node(&node.name).await;
+    until("it is given up", async || stage.is_gone(id).await.then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_object_then_has() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let id = found(&stage, &label, &node).await;
+    let request = |claim: Option<&str>| ManifestRequest {
+        volume: id,
+        claim: claim.map(|claim| claim.parse().expect("a name")),
+        storage_class: None,
+        access_mode: "ReadWriteOnce".to_owned(),
+    };
+    let unknown = manifest(stage.client.clone(), request(None)).await.expect_err("no claim had it").to_string();
+    assert!(unknown.contains("--claim"), "{unknown}");
+    let name = unique("data");
+    let yaml = manifest(stage.client.clone(), request(Some(&format!("default/{name}")))).await.expect("a manifest");
+    let (persistent, claim) = yaml.split_once("---\n").and_then(|(_, all)| all.split_once("---\n")).expect("two");
+    let persistent: PersistentVolume = serde_saphyr::from_str(persistent).expect("a PersistentVolume");
+    let claim: PersistentVolumeClaim = serde_saphyr::from_str(claim).expect("a claim");
+    let volumes: Api<PersistentVolume> = Api::all(stage.client.clone());
+    let made = volumes.create(&PostParams::default(), &persistent).await.expect("the API server takes it");
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(stage.client.clone(), "default");
+    claims.create(&PostParams::default(), &claim).await.expect("the API server takes it");
+    // Kubernetes' controller binds them; here it does not run.
+    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    volumes.patch_status(&made.name_any(), &PatchParams::default(), &bound).await.expect("bound");
+    let _work = monitor(&stage);
+    stage.see(id, "usable", is_in(Phase::Ready)).await;
+    let expected = format!("default/{name}");
+    stage.see(id, "claimed", move |object| object.spec.claim.as_ref() == Some(&expected)).await;
+    let named = manifest(stage.client.clone(), request(None)).await.expect_err("it has one").to_string();
+    assert!(named.contains(&made.name_any()), "{named}");
+    node.kill().await;
+}
