@@ -2,6 +2,7 @@
 //! `adopt`. Each verb can say what it would do instead.
 
 mod adopt;
+mod carry_out;
 mod forget;
 pub(super) mod journal;
 mod settle;
@@ -35,6 +36,8 @@ pub enum AdminError {
         #[source]
         source: OwnError,
     },
+    #[error("{0} is missing: it can be given up, or released when it is back")]
+    Missing(DiskId),
     #[error("the machine's disks could not be read")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
@@ -71,6 +74,7 @@ impl Reconciler {
         match verb {
             Verb::ReleaseDisk { disk, run } => self.release(disk, *run),
             Verb::AdoptDisk { disk, run } => self.adopt(disk, *run),
+            Verb::CarryOut { disk, errand } => self.carry_out(disk, *errand),
             Verb::SettleVolume { volume, keep, run } => self.settle(*volume, keep, *run),
             Verb::SetAsideJournal { run } => self.set_aside_journal(*run),
             Verb::PlanSets { sets } => self.preview(sets),
@@ -99,7 +103,7 @@ impl Reconciler {
     fn release(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
         // What is released is written down there: a dry run says so, too.
         self.pool().journal().sound().map_err(PoolError::from)?;
-        let (snapshot, device, member) = match self.find(text) {
+        let found = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&DiskId::named(id), run),
             // Copies of a disk that is away have its id.
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
@@ -110,6 +114,16 @@ impl Reconciler {
             }
             found => found?,
         };
+        self.release_found(text, found, run)
+    }
+
+    /// Releases a device that is here.
+    fn release_found(
+        &mut self,
+        text: &str,
+        (snapshot, device, member): (Snapshot, Device, Option<Member>),
+        run: Run,
+    ) -> Result<Vec<String>, AdminError> {
         let not_in_pool = || {
             let why = crate::show::verdict_and_reason(&ListedDevice { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }

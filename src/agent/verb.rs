@@ -1,7 +1,7 @@
 //! What a person may ask of the agent.
 
 use crate::claim::Rule;
-use crate::device::VolumeId;
+use crate::device::{DiskId, VolumeId};
 
 /// Whether a verb is done, or says what it would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,17 @@ impl Run {
     }
 }
 
+/// What an object can order for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrand {
+    /// Of a disk that is here.
+    Release,
+    /// Of a disk that is missing.
+    GiveUp,
+    /// Of another node's disk, or one that was released.
+    Adopt,
+}
+
 /// What a person may ask of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -40,6 +51,11 @@ pub enum Verb {
     AdoptDisk {
         disk: String,
         run: Run,
+    },
+    /// What an object orders for a disk. Stricter than the verbs: nobody has read what a dry run says.
+    CarryOut {
+        disk: DiskId,
+        errand: DiskErrand,
     },
     /// Of several disks that have a volume, the one whose volume it is.
     SettleVolume {

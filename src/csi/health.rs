@@ -6,13 +6,31 @@ use super::proto::{StorageHealthErrorType, VolumeHealth, VolumeHealthErrorType};
 use crate::health::{Condition, Finding, HealthReason, Severity};
 use crate::volume::VolumeId;
 
+/// The most entries that Kubernetes keeps of a volume or of the storage of a node, and the most bytes of a message: the
+/// API server would refuse the whole status of a pod with more (PodVolumeHealth and StorageHealth of Kubernetes 1.37).
+const MOST_ENTRIES: usize = 16;
+const MOST_BYTES: usize = 1024;
+
 pub fn volume_health(id: VolumeId, condition: &Condition) -> VolumeHealth {
     let entry = |finding: &Finding| VolumeHealthEntry {
         status: status(finding.reason.severity()).into(),
         reason: finding.reason.to_string(),
-        message: finding.message.clone(),
+        message: shortened(finding.message.clone()),
     };
-    VolumeHealth { volume_id: id.to_string(), health_statuses: condition.findings().iter().map(entry).collect() }
+    // The worst come first.
+    let entries = condition.findings().iter().take(MOST_ENTRIES).map(entry).collect();
+    VolumeHealth { volume_id: id.to_string(), health_statuses: entries }
+}
+
+/// A message that Kubernetes accepts.
+fn shortened(mut message: String) -> String {
+    const CUT: &str = " …";
+    if message.len() > MOST_BYTES {
+        let end = (0..=MOST_BYTES - CUT.len()).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(end.unwrap_or_default());
+        message += CUT;
+    }
+    message
 }
 
 fn status(severity: Severity) -> VolumeHealthErrorType {
@@ -44,10 +62,11 @@ pub fn storage_health(disks: &[(String, Condition)]) -> Vec<StorageBackendHealth
             true => StorageHealthErrorType::StorageUnreachable,
             false => StorageHealthErrorType::StorageDegraded,
         };
-        let message = all.join("; ");
+        let message = shortened(all.join("; "));
         StorageBackendHealth { status: status.into(), reason: reason.to_string(), message, volume_capability: None }
     };
-    entries.into_iter().map(entry).collect()
+    entries.sort_by_key(|(reason, _)| std::cmp::Reverse(reason.severity()));
+    entries.into_iter().take(MOST_ENTRIES).map(entry).collect()
 }
 
 #[cfg(test)]
@@ -91,5 +110,22 @@ mod tests {
         assert_eq!(entries(&[a, b]), [gone("disk a: words; disk b: words", unreachable)]);
         assert_eq!(entries(&[disk("c", &[])]), []);
         assert_eq!(entries(&[]), [], "a node without disks lacks nothing");
+    }
+
+    #[test]
+    fn no_message_is_longer_and_no_list_larger_than_kubernetes_accepts_and_the_worst_stay() {
+        let id = VolumeId::of_name("pvc-1");
+        let long = Condition::of(vec![Finding::new(HealthReason::DiskMissing, "ä".repeat(900))]);
+        let health = volume_health(id, &long);
+        let message = &health.health_statuses[0].message;
+        assert!(message.len() <= 1024 && message.ends_with('…') && message.starts_with('ä'), "{message}");
+        let disk = |number: usize| {
+            let reason = HealthReason::from(format!("Reason{number}"));
+            (format!("disk-{number}"), Condition::of(vec![Finding::new(reason, "words")]))
+        };
+        let mut disks: Vec<(String, Condition)> = (0..20).map(disk).collect();
+        disks.push(("dead".to_owned(), condition(&[HealthReason::DiskMissing])));
+        let entries = storage_health(&disks);
+        assert_eq!((entries.len(), entries[0].reason.as_str()), (16, "DiskMissing"));
     }
 }

@@ -30,6 +30,7 @@ impl From<AdminError> for Status {
             AdminError::Several { .. } => Code::InvalidArgument,
             AdminError::NotInPool { .. }
             | AdminError::Here { .. }
+            | AdminError::Missing(_)
             | AdminError::NotAdoptable { .. }
             | AdminError::Disk(_)
             | AdminError::Pool(_) => Code::FailedPrecondition,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
 use super::condition::condition;
 use super::health;
-use crate::api::crd::DevicePool;
+use crate::api::crd::{DevicePool, DiskOrder};
 use crate::device::DiskId;
 use crate::health::Condition;
 use crate::pool::{CordonChoice, DiskView};
@@ -20,6 +20,16 @@ pub fn chosen(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
     let choice = |cordon| if cordon { CordonChoice::Cordoned } else { CordonChoice::Open };
     let disks = pool.spec.disks.iter();
     disks.filter_map(|(id, disk)| Some((id.clone(), choice(disk.cordon?)))).collect()
+}
+
+/// Disks that are to become empty, or that nobody waits for any more: if such a disk is here, it takes no new volumes.
+pub fn closed_by_order(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
+    let is_closed = |order| match order {
+        DiskOrder::Drain | DiskOrder::Release | DiskOrder::GiveUp => true,
+        DiskOrder::Adopt => false,
+    };
+    let disks = pool.spec.disks.iter().filter(|(_, disk)| disk.order.is_some_and(is_closed));
+    disks.map(|(id, _)| (id.clone(), CordonChoice::Cordoned)).collect()
 }
 
 /// Why disks were not fit for new volumes when their health was last written.

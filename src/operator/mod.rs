@@ -7,7 +7,7 @@
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
 //! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
-//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), which disks are cordoned (`cordon`),
+//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), which disks are cordoned (`cordon`), what is ordered for disks (`disk_orders`),
 //! and whose CRDs the cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
 pub(in crate::operator) mod agent_pod;
@@ -20,6 +20,7 @@ pub(in crate::operator) mod crd_definition;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;
 pub mod discovery;
+mod disk_orders;
 mod error;
 pub(in crate::operator) mod event;
 pub(in crate::operator) mod event_queue;

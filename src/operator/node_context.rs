@@ -15,6 +15,7 @@ use crate::device::{Device, DiskId, HardwareId, NodeName, Verdict, VolumeId, id,
 use crate::health::{Board, WatchedPath};
 use crate::host::KernelName;
 use crate::operator::cordon;
+use crate::operator::disk_orders::DiskOrders;
 use crate::operator::event_queue::{EventQueue, QueuedEvents};
 use crate::operator::relevance::Sort;
 use crate::pool::Pool;
@@ -93,6 +94,7 @@ pub struct NodeOperator {
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
     pub(in crate::operator) health: Board,
+    pub(in crate::operator) orders: DiskOrders,
     /// Moves when the board has changed, and the checkups; `None`: nobody looks at the health of this pool.
     pub(in crate::operator) reported: Option<(channel::Receiver<u64>, CheckupHandle)>,
     /// This node's clock: the ages of requests are measured by it.
@@ -124,6 +126,7 @@ impl NodeOperator {
                 changed,
                 writes,
                 health: Board::default(),
+                orders: DiskOrders::default(),
                 reported: None,
                 clock,
             },
@@ -149,11 +152,15 @@ impl NodeOperator {
         }
     }
 
-    /// The disks that take no new volumes: as a person chose, and as an earlier agent found, until this one has looked.
-    pub(in crate::operator) fn cordon_disks(&self, pool: Option<&DevicePool>) {
+    /// The orders for disks, and the disks that take no new volumes: as a person chose, and as an earlier agent found,
+    /// until this one has looked.
+    pub(in crate::operator) fn take_in_disks(&self, pool: Option<&DevicePool>) {
         let cordons = self.pool.cordons();
         let remembered = cordons.remember(pool.map(cordon::found).unwrap_or_default());
-        if cordons.choose(pool.map(cordon::chosen).unwrap_or_default()) || remembered {
+        let mut chosen = pool.map(cordon::chosen).unwrap_or_default();
+        chosen.extend(pool.map(cordon::closed_by_order).unwrap_or_default());
+        let ordered = self.orders.take_in(pool);
+        if cordons.choose(chosen) || remembered || ordered {
             self.pool_changed();
         }
     }

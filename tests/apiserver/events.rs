@@ -16,7 +16,7 @@ use crate::cluster;
 use crate::nodes::{make, object, offering};
 
 /// The Events about the object with this UID, as `reason xCOUNT`, sorted, each beside its note.
-async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
+pub async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
     let api: Api<Event> = Api::namespaced(stage.client.clone(), "default");
     let all = api.list(&ListParams::default()).await.expect("events").items;
     let is_about = |event: &Event| event.regarding.as_ref().and_then(|about| about.uid.as_deref()) == Some(uid);

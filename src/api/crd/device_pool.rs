@@ -68,6 +68,44 @@ pub struct DiskChoice {
     /// value, the agent decides by the disk's health.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<bool>,
+    /// What you order to be done with this disk. `status.orders` shows how far that is. An order is carried out once;
+    /// with any order but `Adopt`, the disk takes no new volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<DiskOrder>,
+}
+
+/// What a person may order for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DiskOrder {
+    // Wait until nothing is on it any more.
+    Drain,
+    // The same, and then release it: it is blank, and no set claims it.
+    Release,
+    // Do not wait for it any more: it is missing, and its volumes are lost.
+    GiveUp,
+    // Use it here: it has the label of another node, or was released.
+    Adopt,
+}
+
+/// How far an order for a disk is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskOrderStatus {
+    #[schemars(with = "String")]
+    pub disk: DiskId,
+    pub order: DiskOrder,
+    pub state: OrderState,
+    /// What it waits for, why it was refused, or what was done.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OrderState {
+    // It is tried again by itself.
+    Waiting,
+    Done,
+    // It is not tried again until the order changes.
+    Refused,
 }
 
 /// A local PersistentVolume whose path the node's agent looks at.
@@ -125,6 +163,9 @@ pub struct DevicePoolStatus {
     pub largest: String,
     #[serde(default)]
     pub disks: Vec<DiskStatus>,
+    /// How far the orders of the spec are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<DiskOrderStatus>,
     /// The space that each set offers here, and the devices that it does not take.
     #[serde(default)]
     pub sets: Vec<SetOffer>,

@@ -19,8 +19,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 
 pub use device_pool::{
-    DevicePool, DevicePoolSpec, DevicePoolStatus, DiskChoice, DiskPartitioning, DiskState, DiskStatus,
-    PartitioningState, READY, SetOffer, Unmatched, WatchedVolume, WatchedVolumeStatus,
+    DevicePool, DevicePoolSpec, DevicePoolStatus, DiskChoice, DiskOrder, DiskOrderStatus, DiskPartitioning, DiskState,
+    DiskStatus, OrderState, PartitioningState, READY, SetOffer, Unmatched, WatchedVolume, WatchedVolumeStatus,
 };
 pub use health::HealthEntry;
 pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};

@@ -16,8 +16,15 @@ use crate::operator::volume::known::KnownVolumes;
 pub use crate::operator::volume::own::ask as ask_own;
 pub use crate::operator::volume::persistent_volumes::cluster_uid;
 use crate::operator::{pool, set, volume};
+use crate::volume::VolumeId;
 
 mod event_writer;
+
+/// A volume for people: its claim, if that is known.
+fn named(known: &KnownVolumes, id: VolumeId) -> String {
+    let claim = known.get(id).and_then(|object| object.spec.claim.clone());
+    claim.map_or_else(|| id.to_string(), |claim| format!("{id} (claim {claim})"))
+}
 
 impl NodeOperator {
     /// Keeps everything in step until the process ends. `passes` gives what each pass of the pool saw.
@@ -28,8 +35,9 @@ impl NodeOperator {
         tokio::join!(
             set::config::keep(self.clone(), config),
             pool::report::keep(self.clone(), passes.clone(), configs.clone()),
+            pool::orders::keep(self.clone(), passes.clone(), configs.clone(), |id| named(&known, id)),
             volume::known::keep(self.clone(), known.clone()),
-            volume::queue::keep(self.clone(), known, inbox, passes, configs),
+            volume::queue::keep(self.clone(), known.clone(), inbox, passes, configs),
             self.clone().report_health(),
             event_writer::keep(self.client.clone(), self.node.clone(), events),
         );

@@ -22,6 +22,7 @@ mod refusals;
 mod reserve;
 mod steady;
 mod unclaimed;
+mod view;
 mod volume_plan;
 mod watch_list;
 

@@ -18,9 +18,10 @@ use tokio::time::Instant;
 
 use super::marks::MarkChange;
 use super::object;
-use super::plan::{MarkPlan, Now, Planner, View};
+use super::plan::{MarkPlan, Now, Planner};
 use super::refusals::Refusals;
 use super::reserve::{Reservation, ReservePolicy};
+use super::view::View;
 use super::volume_plan::VolumeChange;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, PoolVolume, VolumeOrder, WatchedVolume};

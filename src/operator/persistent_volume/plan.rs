@@ -13,6 +13,7 @@ use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
 use super::steady::{Lasting, Steady};
+use super::view::View;
 use super::volume_plan::{VolumePlan, VolumePlanner};
 use super::watch_list;
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
@@ -21,17 +22,6 @@ use crate::health::HealthReason;
 use crate::operator::kube_node;
 use crate::operator::node_ready::{self, NodeReadiness};
 use crate::volume::VolumeId;
-
-/// What the controller knows of the cluster.
-#[derive(Debug, Default)]
-pub struct View {
-    pub persistent: Vec<Arc<PersistentVolume>>,
-    pub volumes: BTreeMap<VolumeId, Arc<PoolVolume>>,
-    /// PoolVolumes that exist and cannot be read.
-    pub unread: BTreeSet<VolumeId>,
-    pub nodes: Vec<Arc<Node>>,
-    pub pools: Vec<Arc<DevicePool>>,
-}
 
 /// The time, by the wall and by a clock that does not jump.
 #[derive(Clone, Copy, Debug)]

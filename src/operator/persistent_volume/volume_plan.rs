@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::plan::View;
 use super::steady::{Lasting, Steady};
+use super::view::View;
 use super::{object, unclaimed};
 use crate::api::crd::{PoolVolume, VolumeOrder};
 use crate::device::NodeName;

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
         let mut unused = UnusedPools::default();
-        let disks = [(DiskId::named("gpt-1"), DiskChoice { cordon: Some(false) })].into();
+        let disks = [(DiskId::named("gpt-1"), DiskChoice { cordon: Some(false), order: None })].into();
         let spec = DevicePoolSpec { disks, ..DevicePoolSpec::default() };
         let with_disk = Arc::new(DevicePool::new("disk", spec));
         let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false), with_disk.clone()];

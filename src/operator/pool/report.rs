@@ -26,7 +26,7 @@ use crate::operator::watched;
 use crate::operator::{
     bytes::{signed, unsigned},
     condition::{Holds, condition},
-    cordon,
+    cordon, disk_orders,
     error::{OperatorError, error_message},
     event_queue::EventSubject,
     node_context::{NodeOperator, PassSummary},
@@ -108,16 +108,21 @@ impl PoolReport {
         let disks = before.as_ref().map(|before| before.disks.clone());
         let reported = self.reported.get_or_insert_with(|| ReportedDisks::after(disks));
         let (pool, board, wiped) = (Arc::clone(&operator.pool), operator.health.clone(), Arc::clone(&pass));
+        let orders = operator.orders.all();
+        let ordered = before.as_ref().map(|before| disk_orders::events(&before.orders, &orders)).unwrap_or_default();
         let made = tokio::task::spawn_blocking(move || {
             let disks = pool.disk_views();
             let erased: BTreeMap<DiskId, u64> = disks.iter().map(|disk| (disk.id.clone(), disk.erased)).collect();
-            (status(&pool, &disks, &board, &pass, &config, &before.unwrap_or_default()), erased)
+            let status = status(&pool, &disks, &board, &pass, &config, &before.unwrap_or_default());
+            (DevicePoolStatus { orders, ..status }, erased)
         });
         let Ok((status, erased)) = made.await else { return Ok(()) };
         if self.status.as_ref() != Some(&status) {
             self.object = write(operator, &status).await?.object_ref(&());
         }
-        for DiskEvent { disk, note } in reported.take_in(&status.disks, erased, &wiped.wiped) {
+        let ordered = ordered.into_iter().map(|(disk, note)| DiskEvent { disk: disk.to_string(), note });
+        for DiskEvent { disk, note } in reported.take_in(&status.disks, erased, &wiped.wiped).into_iter().chain(ordered)
+        {
             // By which Events of several disks are kept apart.
             let field_path = Some(format!("status.disks{{{disk}}}"));
             let about = ObjectReference { field_path, ..self.object.clone() };
@@ -210,6 +215,7 @@ fn status(
         disks: statuses,
         sets,
         persistent_volumes: watched::statuses(board, before),
+        orders: Vec::new(),
         // The controller writes the others: applying these leaves them.
         conditions: [claiming(
             pool.journal().sound().err(),

@@ -137,7 +137,7 @@ async fn hand_over(
         let next = Arc::new(look(&now, &operator.node, &readers));
         // Before any volume is placed by the rules.
         if let Some(pool) = now.pool.as_ref().filter(|_| next.complete) {
-            operator.cordon_disks(pool.as_deref());
+            operator.take_in_disks(pool.as_deref());
         }
         let rules = next.rules();
         if next.complete && handed_over.as_ref() != Some(&rules) {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::PostParams;
-use kube::{Api, ResourceExt as _};
+use kube::runtime::events::EventType;
+use kube::{Api, Resource as _, ResourceExt as _};
 
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
@@ -15,6 +16,7 @@ use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
+use crate::operator::event::EventNote;
 use crate::operator::event_queue::EventSubject;
 use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
@@ -118,11 +120,7 @@ impl VolumeReconcile {
             (VolumeAction::Delete, Some(object), _) => self.delete(&object).await,
             (VolumeAction::LetGo, Some(object), _) => {
                 if let (Some(_), Doubt::GivenUp(why)) = (&object.metadata.deletion_timestamp, &doubt) {
-                    tracing::warn!(
-                        volume = self.name(),
-                        why,
-                        "the object of a volume is removed, and the volume is not erased"
-                    );
+                    self.report_not_erased(&object, why);
                 }
                 self.let_go(&object).await
             }
@@ -199,6 +197,18 @@ impl VolumeReconcile {
                 Ok(Requeue::Again)
             }
         }
+    }
+
+    /// Its data may still be on the disk, wherever that is.
+    fn report_not_erased(&self, object: &PoolVolume, why: &str) {
+        let (volume, name) = (self.name(), &object.spec.volume_name);
+        tracing::warn!(volume, why, "the object of a volume is removed, and the volume is not erased");
+        let note = EventNote {
+            type_: EventType::Warning,
+            reason: "VolumeNotErased".to_owned(),
+            note: format!("volume {name} is deleted, and not erased: {why}"),
+        };
+        self.operator.events.put(EventSubject::Object(Box::new(object.object_ref(&()))), "Delete", note);
     }
 
     /// Removes our finalizer, so that the object is deleted.

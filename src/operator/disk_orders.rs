@@ -1,0 +1,146 @@
+//! What persons order for disks in `spec.disks` of a DevicePool, and how far each order is.
+//!
+//! Takes in the object, what the pool has, and the answers of the agent; gives out what to do next, and `status.orders`.
+//! An order is carried out once: one that the status calls Done or Refused is not tried again until it changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::runtime::events::EventType;
+
+use crate::agent::{AdminError, DiskErrand};
+use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState};
+use crate::device::DiskId;
+use crate::host::chain;
+use crate::operator::event::EventNote;
+use crate::pool::{DiskView, Standing};
+
+/// How many volumes a message names.
+const NAMED: usize = 8;
+
+/// The orders of a node, and how far each is.
+#[derive(Clone, Debug, Default)]
+pub struct DiskOrders(Arc<Mutex<BTreeMap<DiskId, DiskOrderStatus>>>);
+
+impl DiskOrders {
+    /// Takes in the object. What its status says of an order holds, unless this process knows it itself. Gives whether
+    /// anything changed.
+    pub fn take_in(&self, pool: Option<&DevicePool>) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reported = || pool.iter().flat_map(|pool| &pool.status).flat_map(|status| &status.orders);
+        let ordered = pool.iter().flat_map(|pool| &pool.spec.disks).filter_map(|(id, disk)| Some((id, disk.order?)));
+        let next: BTreeMap<DiskId, DiskOrderStatus> = ordered
+            .map(|(id, order)| {
+                let is_it = |status: &&DiskOrderStatus| status.disk == *id && status.order == order;
+                let before = known.get(id).filter(is_it).or_else(|| reported().find(is_it)).cloned();
+                (id.clone(), before.unwrap_or_else(|| begun(id, order)))
+            })
+            .collect();
+        let changed = *known != next;
+        *known = next;
+        changed
+    }
+
+    pub fn all(&self) -> Vec<DiskOrderStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Those to look at again.
+    pub fn waiting(&self) -> Vec<DiskOrderStatus> {
+        self.all().into_iter().filter(|order| order.state == OrderState::Waiting).collect()
+    }
+
+    /// What became of `order`, if it is still ordered. Gives whether that is news.
+    pub fn set(&self, order: &DiskOrderStatus, (state, message): (OrderState, String)) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(&order.disk).filter(|known| known.order == order.order) {
+            Some(known) if known.state != state || known.message != message => {
+                (known.state, known.message) = (state, message);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+fn begun(disk: &DiskId, order: DiskOrder) -> DiskOrderStatus {
+    DiskOrderStatus { disk: disk.clone(), order, state: OrderState::Waiting, message: "not tried yet".to_owned() }
+}
+
+/// What to do about an order now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum OrderStep {
+    Try(DiskErrand),
+    Wait(String),
+    Done(String),
+}
+
+/// `view` is what the pool has of the disk, `on_it` names the volumes on it.
+pub fn step(order: DiskOrder, view: Option<&DiskView>, on_it: &[String]) -> OrderStep {
+    let emptied = |then: OrderStep| match view {
+        Some(DiskView { standing: Standing::Missing, .. }) => {
+            OrderStep::Wait("the disk is missing; GiveUp is the order for a disk that does not come back".to_owned())
+        }
+        Some(view) if view.volumes > 0 => OrderStep::Wait(has_volumes(view.volumes, on_it)),
+        Some(view) if view.erasing > 0 => OrderStep::Wait("what was deleted on it is being erased".to_owned()),
+        Some(_) | None => then,
+    };
+    match order {
+        DiskOrder::Drain if view.is_none() => OrderStep::Wait("no disk of this node's pool has this id".to_owned()),
+        DiskOrder::Drain => emptied(OrderStep::Done("no volume is on it, and no new one will be".to_owned())),
+        DiskOrder::Release => emptied(OrderStep::Try(DiskErrand::Release)),
+        DiskOrder::GiveUp => OrderStep::Try(DiskErrand::GiveUp),
+        DiskOrder::Adopt => OrderStep::Try(DiskErrand::Adopt),
+    }
+}
+
+fn has_volumes(count: usize, on_it: &[String]) -> String {
+    let mut named = on_it.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if on_it.len() > NAMED {
+        named += &format!(" and {} more", on_it.len() - NAMED);
+    }
+    format!("{count} volumes are on it: {named}; move what is needed, then delete the claims and their pods")
+}
+
+/// What the agent's answer makes of an order.
+pub fn after(answer: Result<Vec<String>, AdminError>) -> (OrderState, String) {
+    match answer {
+        Ok(lines) => (OrderState::Done, lines.join("; ")),
+        Err(error) if is_final(&error) => (OrderState::Refused, chain(&error)),
+        Err(error) => (OrderState::Waiting, chain(&error)),
+    }
+}
+
+/// Whether the order as it is makes no sense for the disk as it is. It must not lie in wait until it does: a disk that is
+/// here would be given up when somebody pulls it for a moment.
+fn is_final(error: &AdminError) -> bool {
+    match error {
+        AdminError::Here { .. } | AdminError::NotInPool { .. } | AdminError::NotAdoptable { .. } => true,
+        AdminError::NoSuchDisk(_)
+        | AdminError::Several { .. }
+        | AdminError::Missing(_)
+        | AdminError::VolumesNotRead { .. }
+        | AdminError::Look(_)
+        | AdminError::Open(_)
+        | AdminError::Disk(_)
+        | AdminError::Pool(_) => false,
+    }
+}
+
+/// What is new in the orders.
+pub fn events(before: &[DiskOrderStatus], now: &[DiskOrderStatus]) -> Vec<(DiskId, EventNote)> {
+    let ended = now.iter().filter(|order| order.state != OrderState::Waiting && !before.contains(order));
+    ended
+        .map(|DiskOrderStatus { disk, order, state, message }| {
+            let (type_, reason) = match state {
+                OrderState::Refused => (EventType::Warning, "DiskOrderRefused"),
+                OrderState::Done | OrderState::Waiting => (EventType::Normal, "DiskOrderDone"),
+            };
+            let note = format!("{order:?} of disk {disk}: {message}");
+            (disk.clone(), EventNote { type_, reason: reason.to_owned(), note })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pool(disks: Value, orders: Value) -> DevicePool {
+    let pool = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"},
+        "spec": {"disks": disks}, "status": {"orders": orders},
+    });
+    serde_json::from_value(pool).expect("a DevicePool")
+}
+
+fn status(order: &str, state: &str) -> Value {
+    json!({"disk": "gpt-1", "order": order, "state": state, "message": "m"})
+}
+
+fn states(orders: &DiskOrders) -> Vec<(DiskOrder, OrderState)> {
+    orders.all().into_iter().map(|status| (status.order, status.state)).collect()
+}
+
+#[test]
+fn an_order_is_carried_out_once_whoever_did_it_and_begins_again_when_it_changes() {
+    let orders = DiskOrders::default();
+    let release = json!({"gpt-1": {"order": "Release"}});
+    assert!(orders.take_in(Some(&pool(release.clone(), json!([status("Release", "Done")])))));
+    assert_eq!((states(&orders), orders.waiting().len()), (vec![(DiskOrder::Release, OrderState::Done)], 0));
+    assert!(!orders.take_in(Some(&pool(release.clone(), json!([])))), "a status that was lost changes nothing here");
+    assert!(orders.take_in(Some(&pool(json!({"gpt-1": {"order": "Adopt"}}), json!([status("Release", "Done")])))));
+    assert_eq!(states(&orders), [(DiskOrder::Adopt, OrderState::Waiting)]);
+    let [adopt] = &orders.waiting()[..] else { panic!("one waits") };
+    assert!(orders.set(adopt, (OrderState::Refused, "no".to_owned())));
+    assert!(!orders.set(adopt, (OrderState::Refused, "no".to_owned())), "nothing new");
+    assert!(orders.waiting().is_empty());
+    assert!(orders.take_in(Some(&pool(json!({"gpt-1": {}}), json!([])))));
+    assert!(orders.all().is_empty());
+    assert!(!orders.set(adopt, (OrderState::Done, String::new())), "nobody orders it any more");
+    assert!(orders.take_in(Some(&pool(release, json!([])))));
+    assert_eq!(states(&orders), [(DiskOrder::Release, OrderState::Waiting)], "ordered again");
+}
+
+#[test]
+fn what_can_lose_something_never_lies_in_wait_and_what_cannot_be_done_yet_does() {
+    let id = DiskId::named("gpt-1");
+    let refused = [
+        AdminError::Here { disk: id.clone(), at: "/dev/x".into(), why: "w".to_owned() },
+        AdminError::NotInPool { disk: "d".to_owned(), why: "w".to_owned() },
+        AdminError::NotAdoptable { disk: "d".to_owned(), why: "w".to_owned() },
+    ];
+    for error in refused {
+        assert_eq!(after(Err(error)).0, OrderState::Refused);
+    }
+    for error in [AdminError::Missing(id), AdminError::NoSuchDisk("d".to_owned())] {
+        assert_eq!(after(Err(error)).0, OrderState::Waiting);
+    }
+    assert_eq!(after(Ok(vec!["a".to_owned(), "b".to_owned()])), (OrderState::Done, "a; b".to_owned()));
+}
+
+#[test]
+fn the_end_of_an_order_is_one_event_and_waiting_is_none() {
+    let of = |state: &str| vec![serde_json::from_value(status("Release", state)).expect("a status")];
+    let reasons = |before: &[DiskOrderStatus], now: &[DiskOrderStatus]| {
+        events(before, now).into_iter().map(|(_, note)| note.reason).collect::<Vec<_>>()
+    };
+    let (waits, done, refused) = (of("Waiting"), of("Done"), of("Refused"));
+    assert_eq!(reasons(&[], &waits), [] as [String; 0]);
+    assert_eq!(reasons(&waits, &done), ["DiskOrderDone"]);
+    assert_eq!(reasons(&done, &done), [] as [String; 0]);
+    assert_eq!(reasons(&waits, &refused), ["DiskOrderRefused"]);
+}

@@ -1,0 +1,133 @@
+//! What a person orders for disks in the spec of a DevicePool, with real agents on fake machines.
+
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use localpool::api::crd::{DevicePool, DiskOrderStatus, OrderState, Phase};
+use localpool::device::DiskId;
+use localpool::host::fake::FakeHost;
+use localpool::pool::Standing;
+use localpool::volume::{Error, Volumes as _};
+use serde_json::{Value, json};
+
+use crate::agent::{Stage, on, unique};
+use crate::cluster;
+use crate::events::events;
+use crate::leader::until;
+use crate::nodes::{make, offering, offers};
+use crate::sim::SimNode;
+
+async fn order(stage: &Stage, node: &str, disk: &DiskId, order: Value) {
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    let spec = json!({"spec": {"disks": {disk.as_str(): {"order": order}}}});
+    pools.patch(node, &PatchParams::default(), &Patch::Merge(spec)).await.expect("there");
+}
+
+/// Waits until `status.orders` has one order in that state, with such words.
+async fn is_so(stage: &Stage, node: &str, state: OrderState, words: &str) -> DiskOrderStatus {
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    until(&format!("an order of {node} is {state:?}, {words}"), async || {
+        let mut orders = pools.get(node).await.expect("there").status?.orders;
+        orders.pop().filter(|order| order.state == state && order.message.contains(words))
+    })
+    .await
+}
+
+fn disk_of(node: &SimNode) -> DiskId {
+    node.pool().disk_views()[0].id.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_then_and_is_not_claimed_again() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, disk) = (node.name.clone(), disk_of(&node));
+    let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
+    order(&stage, &name, &disk, json!("Release")).await;
+    let waits = is_so(&stage, &name, OrderState::Waiting, &volume.to_string()).await;
+    assert!(waits.message.contains("1 volumes are on it"), "{}", waits.message);
+    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
+    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    node.pool().usable(volume).expect("what it has can be used");
+    stage.volumes.delete(volume).await.expect("deleted");
+    is_so(&stage, &name, OrderState::Done, "wiped").await;
+    assert!(node.pool().members().is_empty());
+    node.kill().await;
+    node.run(&stage.client);
+    is_so(&stage, &name, OrderState::Done, "wiped").await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(node.pool().members().is_empty(), "it is claimed again");
+    let uid = stage.caches.pools.get(&name).and_then(|pool| pool.metadata.uid.clone()).expect("stored");
+    let ended = until("an Event of its end", async || {
+        events(&stage, &uid).await.into_iter().find(|(reason, _)| reason == "DiskOrderDone x1")
+    });
+    let (_, note) = ended.await;
+    assert!(note.contains(disk.as_str()) && note.contains("wiped"), "{note}");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pulled() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, disk) = (node.name.clone(), disk_of(&node));
+    let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
+    order(&stage, &name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &name, OrderState::Refused, "is not missing").await;
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.pool().nudge();
+    until("it is missing", async || (node.pool().disk_views()[0].standing == Standing::Missing).then_some(())).await;
+    // An agent that begins does not try it either.
+    node.kill().await;
+    node.run(&stage.client);
+    until("it looks", async || (node.pool().disk_views().first()?.standing == Standing::Missing).then_some(())).await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    is_so(&stage, &name, OrderState::Refused, "is not missing").await;
+    assert_eq!(node.pool().disk_views().len(), 1, "it was given up");
+
+    order(&stage, &name, &disk, json!("Release")).await;
+    is_so(&stage, &name, OrderState::Waiting, "GiveUp is the order").await;
+    order(&stage, &name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &name, OrderState::Done, "gave up").await;
+    stage.volumes.delete(volume).await.expect("nobody waits for the disk");
+    assert!(stage.is_gone(volume).await);
+    node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
+    node.pool().nudge();
+    stage
+        .see(volume, "found", |object| object.status.as_ref().is_some_and(|status| status.phase == Phase::Found))
+        .await;
+    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
+    assert!(matches!(refused, Error::Exhausted(_)), "nobody decided that it is used again: {refused:?}");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_moves_to_another_node_is_adopted_there_when_it_arrives() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut from) = offering(&cluster.client, 512).await;
+    let (disk, name) = (disk_of(&from), unique("sim"));
+    let volume = make(&stage, &label, &unique("pvc"), on(&from.name), 100).await.expect("there is room").id;
+    let mut to = SimNode::of(&stage.client, &name, json!({"sim": label}), FakeHost::default()).await;
+    until("its DevicePool", async || {
+        let pools: Api<DevicePool> = Api::all(stage.client.clone());
+        pools.get_opt(&name).await.expect("an answer")
+    })
+    .await;
+    order(&stage, &name, &disk, json!("Adopt")).await;
+    is_so(&stage, &name, OrderState::Waiting, "has no disk").await;
+    let platter = from.host.unplug("fake0").expect("it was there");
+    from.pool().nudge();
+    to.host.plug("fake5", "MOVED", platter);
+    to.pool().nudge();
+    is_so(&stage, &name, OrderState::Done, "wrote the label").await;
+    offers(&stage, &name, 350).await;
+    assert!(to.pool().usable(volume).is_err(), "its object is of the other node: nobody uses it yet");
+    order(&stage, &from.name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &from.name, OrderState::Done, "gave up").await;
+    stage.volumes.delete(volume).await.expect("its claim is gone, and nothing is erased");
+    let is_found_there = |object: &localpool::api::crd::PoolVolume| {
+        object.spec.node.as_str() == name && object.status.as_ref().is_some_and(|status| status.phase == Phase::Found)
+    };
+    stage.see(volume, "found on the other node", is_found_there).await;
+    from.kill().await;
+    to.kill().await;
+}
