@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::name;
+use crate::cluster::{attempt, name, run};
 use crate::pods::As;
 
 /// What docs/troubleshooting.md says about volumes that were kept.
@@ -14,10 +14,13 @@ fn advice() -> String {
     section.expect("the section").to_owned()
 }
 
-fn manifest() -> String {
+/// The commands of a block of the section, with what a reader puts in.
+fn commands(word: &str, values: &[(&str, &str)]) -> Vec<String> {
     let advice = advice();
-    let (_, behind) = advice.split_once("```yaml\n").expect("a manifest");
-    behind.split_once("```").expect("its end").0.to_owned()
+    let mut blocks = advice.split("```sh\n").skip(1).map(|block| block.split("```").next().expect("its end"));
+    let block = blocks.find(|block| block.contains(word)).expect("a block with that command");
+    let fill = |line: &str| values.iter().fold(line.to_owned(), |line, (word, value)| line.replace(word, value));
+    block.lines().map(fill).collect()
 }
 
 /// The policy that the page gives to a PersistentVolume that is still there.
@@ -25,14 +28,6 @@ fn policy() -> String {
     let advice = advice();
     let (_, behind) = advice.split_once("`kubectl patch pv NAME -p '").expect("the command");
     behind.split_once("'`").expect("its end").0.to_owned()
-}
-
-/// Each placeholder occurs once.
-fn filled_in(text: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(text.to_owned(), |text, (placeholder, value)| {
-        assert_eq!(text.matches(placeholder).count(), 1, "{placeholder} in {text}");
-        text.replace(placeholder, value)
-    })
 }
 
 /// A claim's PersistentVolume after its claim is gone.
@@ -61,31 +56,64 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         let volume = space.get("PoolVolume", None, &id).await.expect("the object stays");
         assert_eq!(volume["status"]["phase"], "Ready");
         let listed = space.kubectl(&["get", "poolvolumes"]).await;
-        assert!(listed.lines().any(|line| line.contains(&id) && line.contains(&pv)), "{listed}");
+        let claim = format!("{}/data", space.namespace);
+        assert!(listed.lines().any(|line| line.contains(&id) && line.contains(&claim)), "{listed}");
         if let Some(machine) = &space.machine {
             assert!(machine.place(&id).await.expect("its partition").holds_data());
         }
-        // What an administrator writes to use it again.
-        let filled = [
-            ("pvc-0a1b", volume["spec"]["volumeName"].as_str().unwrap()),
-            ("400Mi", &volume["status"]["size"].to_string()),
-            ("volumeMode: Filesystem", &format!("volumeMode: {}", volume["spec"]["volumeMode"].as_str().unwrap())),
-            ("local-carved", "local-carved-xfs"),
-            ("5c0e9c1e-0000-5000-8000-000000000000", &id),
-            ("fsType: xfs", &format!("fsType: {}", volume["status"]["fsType"].as_str().unwrap())),
-            ("worker-0", volume["spec"]["node"].as_str().unwrap()),
-            ("namespace: default", &format!("namespace: {}", space.namespace)),
-        ];
-        let again: Value = serde_saphyr::from_str(&filled_in(&manifest(), &filled)).expect("a manifest");
+        // What an administrator types to use it again.
+        let folder = tempfile::tempdir().unwrap();
+        let (file, claim) = (folder.path().join("again.yaml"), format!("{}/again", space.namespace));
+        let values = [("VOLUME", &*id), ("default/again", &claim), ("again.yaml", file.to_str().unwrap())];
+        let commands = commands("volume pv", &values);
+        assert_eq!(commands.len(), 2, "{commands:?}");
+        for command in commands {
+            run("sh", &["-c", &command]).await;
+        }
+        let again = space.until("PersistentVolume", None, &pv, "is bound again", |pv| pv["status"]["phase"] == "Bound");
+        let again = again.await;
         assert_eq!(again["spec"]["nodeAffinity"], old["spec"]["nodeAffinity"]);
-        space.create(&again).await;
-        space.create(&space.claim("again", "local-carved-xfs", "400Mi")).await;
+        assert_eq!(again["spec"]["csi"]["fsType"], volume["status"]["fsType"]);
         space.create(&space.pod("again", "again", As::Folder)).await;
         space.until_running("again").await;
         assert_eq!(space.shell("again", "cat /data/file").await, "precious\n");
         space.remove_pod("again").await;
         space.remove_claim("again").await;
+        space.kubectl(&["patch", "pv", &pv, "-p", &policy()]).await;
         space.until_gone("PoolVolume", None, &id).await;
+    });
+}
+
+#[test]
+fn a_volume_that_nobody_names_is_erased_by_order_and_not_while_its_persistent_volume_is_there() {
+    check(Needs::Cluster, async |space| {
+        space.running("data", "local-carved-xfs", "400Mi", As::Folder).await;
+        let volume = space.volume_of(&space.namespace, "data").await;
+        let id = name(&volume).to_owned();
+        let old = released(space, "data").await;
+        // The verb of the page is a dry run, and refused like the order.
+        let commands = commands("volume erase", &[("VOLUME", &id)]);
+        let [order, dry_run] = &commands[..] else { panic!("{commands:?}") };
+        run("sh", &["-c", order]).await;
+        let reason = |volume: &Value| {
+            let conditions = volume["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().find(|one| one["type"] == "OrderDone").map(|one| one["reason"].clone())
+        };
+        let refused = |volume: &Value| reason(volume) == Some("PersistentVolumeExists".into());
+        space.until("PoolVolume", None, &id, "is not erased", refused).await;
+        let said = attempt("sh", &["-c", dry_run]).await.expect_err("it has a PersistentVolume");
+        assert!(said.contains(name(&old)), "{said}");
+        // Without its object and its PersistentVolume, it is found.
+        space.delete("PersistentVolume", None, name(&old)).await;
+        space.until_gone("PersistentVolume", None, name(&old)).await;
+        space.delete("PoolVolume", None, &id).await;
+        space.until("PoolVolume", None, &id, "is found", |volume| volume["status"]["phase"] == "Found").await;
+        run("sh", &["-c", dry_run]).await;
+        run("sh", &["-c", order]).await;
+        space.until_gone("PoolVolume", None, &id).await;
+        if let Some(machine) = &space.machine {
+            assert!(machine.place(&id).await.is_none(), "its entry is gone from the table");
+        }
     });
 }
 

@@ -10,6 +10,7 @@ mod examples;
 mod growth;
 mod kept;
 mod marks;
+mod replaced;
 mod rights;
 mod room;
 mod samples;
