@@ -38,6 +38,8 @@ pub enum AdminError {
     },
     #[error("{0} is missing: it can be given up, or released when it is back")]
     Missing(DiskId),
+    #[error("{disk} cannot be used now: {why}")]
+    NotYet { disk: DiskId, why: String },
     #[error("the machine's disks could not be read")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
@@ -74,7 +76,7 @@ impl Reconciler {
         match verb {
             Verb::ReleaseDisk { disk, run } => self.release(disk, *run),
             Verb::AdoptDisk { disk, run } => self.adopt(disk, *run),
-            Verb::CarryOut { disk, errand } => self.carry_out(disk, *errand),
+            Verb::Order { disk, task } => self.carry_out(disk, *task),
             Verb::SettleVolume { volume, keep, run } => self.settle(*volume, keep, *run),
             Verb::SetAsideJournal { run } => self.set_aside_journal(*run),
             Verb::PlanSets { sets } => self.preview(sets),

@@ -39,4 +39,4 @@ pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::reports::Reports;
 pub use self::thread::{AgentHandle, Stopped};
-pub use self::verb::{DiskErrand, Run, Verb};
+pub use self::verb::{DiskTask, Run, Verb};

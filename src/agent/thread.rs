@@ -201,8 +201,10 @@ fn serve(
                 look = true;
             }
             Request::Verb(verb, reply) => {
-                let _ = reply.send(agent.verb(&verb));
-                look = true;
+                let answer = agent.verb(&verb);
+                // An order is tried after each pass: one that waits must not make the next pass due.
+                look |= answer.is_ok() || !matches!(verb, Verb::Order { .. });
+                let _ = reply.send(answer);
             }
         }
         next = match burst.wait(Instant::now()) {
@@ -244,8 +246,9 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::agent::DiskTask;
     use crate::claim::{Filter, MinHealth, sample};
-    use crate::device::Owner;
+    use crate::device::{DiskId, Owner};
     use crate::host::{Geometry, Health, Host, fake::FakeHost};
     use crate::pool::Workers;
 
@@ -320,5 +323,31 @@ mod tests {
         // One at first, and then at most one in each time of settling, with the looks that it makes due.
         let most = (2 + began.elapsed().as_secs()).saturating_mul(u64::try_from(AT_ONCE).expect("a few"));
         assert!(passes.load(Ordering::SeqCst) <= most, "{passes:?} passes");
+    }
+
+    #[test]
+    fn an_order_that_waits_makes_no_pass_due_which_would_try_it_again_at_once() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
+        let real = Arc::clone(&host) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
+        let agent = Reconciler::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
+        let passes = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&passes);
+        let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        agent_handle.inventory().expect("it runs");
+        let before = passes.load(Ordering::SeqCst);
+        for task in [DiskTask::Adopt, DiskTask::Release, DiskTask::GiveUp] {
+            let order = Verb::Order { disk: DiskId::named("gpt-elsewhere"), task };
+            agent_handle.verb(order).expect("it runs").expect_err("there is no such disk");
+            // It looks first if a pass is due.
+            agent_handle.inventory().expect("it runs");
+        }
+        assert_eq!(passes.load(Ordering::SeqCst), before);
+        agent_handle.stop();
+        thread.join().expect("no bug");
     }
 }

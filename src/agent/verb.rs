@@ -32,7 +32,7 @@ impl Run {
 
 /// What an object can order for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskErrand {
+pub enum DiskTask {
     /// Of a disk that is here.
     Release,
     /// Of a disk that is missing.
@@ -53,9 +53,9 @@ pub enum Verb {
         run: Run,
     },
     /// What an object orders for a disk. Stricter than the verbs: nobody has read what a dry run says.
-    CarryOut {
+    Order {
         disk: DiskId,
-        errand: DiskErrand,
+        task: DiskTask,
     },
     /// Of several disks that have a volume, the one whose volume it is.
     SettleVolume {

@@ -124,8 +124,8 @@ mod tests {
             (format!("disk-{number}"), Condition::of(vec![Finding::new(reason, "words")]))
         };
         let mut disks: Vec<(String, Condition)> = (0..20).map(disk).collect();
-        disks.push(("dead".to_owned(), condition(&[HealthReason::DiskMissing])));
+        disks.push(("dead".to_owned(), condition(&[HealthReason::VolumeMissing])));
         let entries = storage_health(&disks);
-        assert_eq!((entries.len(), entries[0].reason.as_str()), (16, "DiskMissing"));
+        assert_eq!((entries.len(), entries[0].reason.as_str()), (16, "VolumeMissing"));
     }
 }

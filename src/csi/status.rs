@@ -31,6 +31,7 @@ impl From<AdminError> for Status {
             AdminError::NotInPool { .. }
             | AdminError::Here { .. }
             | AdminError::Missing(_)
+            | AdminError::NotYet { .. }
             | AdminError::NotAdoptable { .. }
             | AdminError::Disk(_)
             | AdminError::Pool(_) => Code::FailedPrecondition,

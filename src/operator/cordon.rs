@@ -29,7 +29,7 @@ pub fn closed_by_order(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
         DiskOrder::Adopt => false,
     };
     let disks = pool.spec.disks.iter().filter(|(_, disk)| disk.order.is_some_and(is_closed));
-    disks.map(|(id, _)| (id.clone(), CordonChoice::Cordoned)).collect()
+    disks.map(|(id, _)| (id.clone(), CordonChoice::Ordered)).collect()
 }
 
 /// Why disks were not fit for new volumes when their health was last written.

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
 
-use crate::agent::{AdminError, DiskErrand};
+use crate::agent::{AdminError, DiskTask};
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState};
 use crate::device::DiskId;
 use crate::host::chain;
-use crate::operator::event::EventNote;
+use crate::operator::event::{EventNote, clip};
 use crate::pool::{DiskView, Standing};
 
 /// How many volumes a message names.
@@ -26,6 +28,10 @@ impl DiskOrders {
     /// Takes in the object. What its status says of an order holds, unless this process knows it itself. Gives whether
     /// anything changed.
     pub fn take_in(&self, pool: Option<&DevicePool>) -> bool {
+        // One that is deleted and applied again orders nothing new.
+        if pool.is_none() {
+            return false;
+        }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let reported = || pool.iter().flat_map(|pool| &pool.status).flat_map(|status| &status.orders);
         let ordered = pool.iter().flat_map(|pool| &pool.spec.disks).filter_map(|(id, disk)| Some((id, disk.order?)));
@@ -45,9 +51,10 @@ impl DiskOrders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Those to look at again.
-    pub fn waiting(&self) -> Vec<DiskOrderStatus> {
-        self.all().into_iter().filter(|order| order.state == OrderState::Waiting).collect()
+    /// Those to look at again. A drained disk may turn out not to be empty.
+    pub fn open(&self) -> Vec<DiskOrderStatus> {
+        let is_open = |order: &DiskOrderStatus| order.state == OrderState::Waiting || order.order == DiskOrder::Drain;
+        self.all().into_iter().filter(is_open).collect()
     }
 
     /// What became of `order`, if it is still ordered. Gives whether that is news.
@@ -55,6 +62,9 @@ impl DiskOrders {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.get_mut(&order.disk).filter(|known| known.order == order.order) {
             Some(known) if known.state != state || known.message != message => {
+                if known.state != state {
+                    known.since = now();
+                }
                 (known.state, known.message) = (state, message);
                 true
             }
@@ -64,33 +74,45 @@ impl DiskOrders {
 }
 
 fn begun(disk: &DiskId, order: DiskOrder) -> DiskOrderStatus {
-    DiskOrderStatus { disk: disk.clone(), order, state: OrderState::Waiting, message: "not tried yet".to_owned() }
+    let message = "not tried yet".to_owned();
+    DiskOrderStatus { disk: disk.clone(), order, state: OrderState::Waiting, message, since: now() }
+}
+
+fn now() -> Option<Time> {
+    Some(Time(Timestamp::now()))
 }
 
 /// What to do about an order now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OrderStep {
-    Try(DiskErrand),
-    Wait(String),
+    Due(DiskTask),
+    Waits(String),
     Done(String),
 }
 
-/// `view` is what the pool has of the disk, `on_it` names the volumes on it.
+/// `view` is what the pool has of the disk, `on_it` names the volumes on it and those that it was chosen for.
 pub fn step(order: DiskOrder, view: Option<&DiskView>, on_it: &[String]) -> OrderStep {
     let emptied = |then: OrderStep| match view {
-        Some(DiskView { standing: Standing::Missing, .. }) => {
-            OrderStep::Wait("the disk is missing; GiveUp is the order for a disk that does not come back".to_owned())
+        Some(DiskView { standing: Standing::NotReady(why), .. }) => {
+            OrderStep::Waits(format!("it is not known what is on the disk, as it cannot be used: {why}"))
         }
-        Some(view) if view.volumes > 0 => OrderStep::Wait(has_volumes(view.volumes, on_it)),
-        Some(view) if view.erasing > 0 => OrderStep::Wait("what was deleted on it is being erased".to_owned()),
+        Some(DiskView { standing: Standing::Missing, .. }) => {
+            OrderStep::Waits("the disk is missing; GiveUp is the order for a disk that does not come back".to_owned())
+        }
+        Some(view) if view.volumes > 0 || !on_it.is_empty() => {
+            OrderStep::Waits(has_volumes(view.volumes.max(on_it.len()), on_it))
+        }
+        Some(view) if view.erasing > 0 => OrderStep::Waits("what was deleted on it is being erased".to_owned()),
         Some(_) | None => then,
     };
     match order {
-        DiskOrder::Drain if view.is_none() => OrderStep::Wait("no disk of this node's pool has this id".to_owned()),
-        DiskOrder::Drain => emptied(OrderStep::Done("no volume is on it, and no new one will be".to_owned())),
-        DiskOrder::Release => emptied(OrderStep::Try(DiskErrand::Release)),
-        DiskOrder::GiveUp => OrderStep::Try(DiskErrand::GiveUp),
-        DiskOrder::Adopt => OrderStep::Try(DiskErrand::Adopt),
+        DiskOrder::Drain if view.is_none() => OrderStep::Waits("no disk of this node's pool has this id".to_owned()),
+        DiskOrder::Drain => {
+            emptied(OrderStep::Done("no volume is on it, and it takes no new ones while this is ordered".to_owned()))
+        }
+        DiskOrder::Release => emptied(OrderStep::Due(DiskTask::Release)),
+        DiskOrder::GiveUp => OrderStep::Due(DiskTask::GiveUp),
+        DiskOrder::Adopt => OrderStep::Due(DiskTask::Adopt),
     }
 }
 
@@ -99,14 +121,17 @@ fn has_volumes(count: usize, on_it: &[String]) -> String {
     if on_it.len() > NAMED {
         named += &format!(" and {} more", on_it.len() - NAMED);
     }
-    format!("{count} volumes are on it: {named}; move what is needed, then delete the claims and their pods")
+    format!("volumes on it: {count} ({named}); copy what you need, then delete the claims and their pods")
 }
 
 /// What the agent's answer makes of an order.
 pub fn after(answer: Result<Vec<String>, AdminError>) -> (OrderState, String) {
     match answer {
-        Ok(lines) => (OrderState::Done, lines.join("; ")),
-        Err(error) if is_final(&error) => (OrderState::Refused, chain(&error)),
+        Ok(lines) => (OrderState::Done, clip(lines.join("; "))),
+        Err(error) if is_final(&error) => {
+            let again = "to try again, remove the order, wait until it is not in status.orders, and order it again";
+            (OrderState::Refused, format!("{}; {again}", chain(&error)))
+        }
         Err(error) => (OrderState::Waiting, chain(&error)),
     }
 }
@@ -119,6 +144,7 @@ fn is_final(error: &AdminError) -> bool {
         AdminError::NoSuchDisk(_)
         | AdminError::Several { .. }
         | AdminError::Missing(_)
+        | AdminError::NotYet { .. }
         | AdminError::VolumesNotRead { .. }
         | AdminError::Look(_)
         | AdminError::Open(_)
@@ -131,7 +157,7 @@ fn is_final(error: &AdminError) -> bool {
 pub fn events(before: &[DiskOrderStatus], now: &[DiskOrderStatus]) -> Vec<(DiskId, EventNote)> {
     let ended = now.iter().filter(|order| order.state != OrderState::Waiting && !before.contains(order));
     ended
-        .map(|DiskOrderStatus { disk, order, state, message }| {
+        .map(|DiskOrderStatus { disk, order, state, message, since: _ }| {
             let (type_, reason) = match state {
                 OrderState::Refused => (EventType::Warning, "DiskOrderRefused"),
                 OrderState::Done | OrderState::Waiting => (EventType::Normal, "DiskOrderDone"),

@@ -78,7 +78,6 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
         size: None,
         intent: Intent::Keep,
         order: None,
-        claim: None,
     };
     let mut volume = PoolVolume::new(&object.name_any(), spec);
     volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
@@ -114,7 +113,6 @@ pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
         size: None,
         intent: Intent::Keep,
         order: None,
-        claim: None,
     };
     of_spec(VolumeId::of_name(name), spec)
 }
@@ -274,7 +272,6 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> Po
         size: None,
         intent: Intent::Keep,
         order: None,
-        claim: None,
     };
     of_spec(view.id, spec)
 }

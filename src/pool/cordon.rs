@@ -20,6 +20,8 @@ const PROBATION: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CordonChoice {
     Cordoned,
+    /// By an order that takes the disk out of service.
+    Ordered,
     /// Whatever checkups find.
     Open,
 }
@@ -39,6 +41,8 @@ pub enum Fitness {
 pub enum Cordon {
     /// A person has chosen so.
     Chosen,
+    /// A person has ordered something that takes the disk out of service.
+    Ordered,
     /// A checkup found it unfit: what it found, in words.
     Unfit(String),
     /// It is fit, but was unfit several times lately: what was found, in words.
@@ -53,7 +57,7 @@ impl Cordon {
     pub fn cause(&self) -> &'static str {
         let [person, health] = Self::CAUSES;
         match self {
-            Self::Chosen => person,
+            Self::Chosen | Self::Ordered => person,
             Self::Unfit(_) | Self::Probation(_) => health,
         }
     }
@@ -63,6 +67,7 @@ impl fmt::Display for Cordon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Chosen => f.write_str("a person has cordoned it"),
+            Self::Ordered => f.write_str("a person has ordered Drain, Release or GiveUp for it"),
             Self::Unfit(why) => f.write_str(why),
             Self::Probation(why) => {
                 let minutes = PROBATION.as_secs() / 60;
@@ -127,6 +132,7 @@ impl Known {
     fn of(&self, disk: &DiskId) -> Option<Cordon> {
         match (self.chosen.get(disk), self.judged.get(disk)) {
             (Some(CordonChoice::Cordoned), _) => Some(Cordon::Chosen),
+            (Some(CordonChoice::Ordered), _) => Some(Cordon::Ordered),
             (Some(CordonChoice::Open), _) | (None, None | Some(Judged::Fit { .. })) => None,
             (None, Some(Judged::Unfit { why, fit_since: None, .. })) => Some(Cordon::Unfit(why.clone())),
             (None, Some(Judged::Unfit { why, fit_since: Some(_), .. })) => Some(Cordon::Probation(why.clone())),

@@ -16,14 +16,14 @@ use crate::leader::until;
 use crate::nodes::{make, offering, offers};
 use crate::sim::SimNode;
 
-async fn order(stage: &Stage, node: &str, disk: &DiskId, order: Value) {
+pub async fn order(stage: &Stage, node: &str, disk: &DiskId, order: Value) {
     let pools: Api<DevicePool> = Api::all(stage.client.clone());
     let spec = json!({"spec": {"disks": {disk.as_str(): {"order": order}}}});
     pools.patch(node, &PatchParams::default(), &Patch::Merge(spec)).await.expect("there");
 }
 
 /// Waits until `status.orders` has one order in that state, with such words.
-async fn is_so(stage: &Stage, node: &str, state: OrderState, words: &str) -> DiskOrderStatus {
+pub async fn is_so(stage: &Stage, node: &str, state: OrderState, words: &str) -> DiskOrderStatus {
     let pools: Api<DevicePool> = Api::all(stage.client.clone());
     until(&format!("an order of {node} is {state:?}, {words}"), async || {
         let mut orders = pools.get(node).await.expect("there").status?.orders;
@@ -44,7 +44,7 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
     order(&stage, &name, &disk, json!("Release")).await;
     let waits = is_so(&stage, &name, OrderState::Waiting, &volume.to_string()).await;
-    assert!(waits.message.contains("1 volumes are on it"), "{}", waits.message);
+    assert!(waits.message.contains("volumes on it: 1"), "{}", waits.message);
     let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
     assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
     node.pool().usable(volume).expect("what it has can be used");
@@ -53,8 +53,8 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     assert!(node.pool().members().is_empty());
     node.kill().await;
     node.run(&stage.client);
-    is_so(&stage, &name, OrderState::Done, "wiped").await;
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    is_so(&stage, &name, OrderState::Done, "wiped").await;
     assert!(node.pool().members().is_empty(), "it is claimed again");
     let uid = stage.caches.pools.get(&name).and_then(|pool| pool.metadata.uid.clone()).expect("stored");
     let ended = until("an Event of its end", async || {
@@ -62,6 +62,10 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     });
     let (_, note) = ended.await;
     assert!(note.contains(disk.as_str()) && note.contains("wiped"), "{note}");
+    // What the message says.
+    let (_, blank) = note.rsplit_once("order Adopt for ").expect("the id of the blank disk");
+    order(&stage, &name, &DiskId::named(blank), json!("Adopt")).await;
+    offers(&stage, &name, 500).await;
     node.kill().await;
 }
 

@@ -4,7 +4,7 @@
 use kube::Api;
 use kube::api::PostParams;
 use localpool::agent::{Run, Verb};
-use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
+use localpool::api::crd::{LocalVolumeSet, OrderState, Phase, PoolVolume};
 use localpool::host::Host as _;
 use localpool::pool::JOURNAL;
 use localpool::volume::{VolumeId, Volumes as _};
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::agent::{Stage, on, unique, wanted};
 use crate::cluster;
+use crate::disk_orders::{is_so, order};
 use crate::nodes::offers;
 use crate::sim::SimNode;
 
@@ -108,5 +109,24 @@ async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_a
     stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| is_back(&it))).await;
     assert_eq!(platter.write_count(), writes);
     stage.volumes.delete(made).await.expect("as any other");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_device_that_is_here_is_never_given_up_by_an_order_though_the_journal_has_lost_it() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (mut node, class) = with_bare_device(&stage).await;
+    let (made, disk) = (make(&stage, &node, &class).await, node.pool().disk_views()[0].id.clone());
+    node.kill().await;
+    node.host.state.lose();
+    node.run(&stage.client);
+    let object = made.to_string();
+    stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| says(&it, "localpool disk adopt"))).await;
+    order(&stage, &node.name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &node.name, OrderState::Refused, "the node has it").await;
+    done(&node, Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real }).await;
+    stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| !says(&it, "localpool disk adopt"))).await;
+    node.pool().usable(made).expect("it has its volume again");
     node.kill().await;
 }

@@ -1,6 +1,8 @@
 //! What a person orders for a volume that no claim leads to, with the real monitor, and an agent on a fake machine. The
 //! monitor writes to all objects, so each of these tests is alone.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -8,7 +10,7 @@ use localpool::agent::Run;
 use localpool::api::crd::{Phase, PoolVolume};
 use localpool::operator::volume::{ManifestRequest, erase, manifest};
 use localpool::volume::VolumeId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
@@ -33,9 +35,15 @@ fn has_order(status: &str, reason: &str) -> impl Fn(&PoolVolume) -> bool {
     move |object| order_done(object) == expected
 }
 
-async fn order(stage: &Stage, id: VolumeId, order: &str) {
+async fn order(stage: &Stage, id: VolumeId, order: Value) {
     let patch = Patch::Merge(json!({"spec": {"order": order}}));
     stage.objects.patch(&id.to_string(), &PatchParams::default(), &patch).await.expect("a person may");
+}
+
+/// Refused, although no PersistentVolume names it any more.
+fn refused_now(object: &PoolVolume) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|one| one.type_ == "OrderDone" && one.message.contains("when this was ordered"))
 }
 
 /// A volume whose object somebody deleted.
@@ -59,7 +67,7 @@ async fn a_found_volume_is_erased_by_order_but_not_while_a_persistent_volume_nam
     let name = unique("pv");
     stage.persistent(&name, id, "elsewhere").await;
     let _work = monitor(&stage);
-    order(&stage, id, "Erase").await;
+    order(&stage, id, json!("Erase")).await;
     stage.see(id, "refused", has_order("False", "PersistentVolumeExists")).await;
     let refused = erase(stage.client.clone(), id, Run::Real).await.expect_err("it has a PersistentVolume").to_string();
     assert!(refused.contains(&name) && node.pool().volume(id).is_ok(), "{refused}");
@@ -68,8 +76,19 @@ async fn a_found_volume_is_erased_by_order_but_not_while_a_persistent_volume_nam
     let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     volumes.patch(&name, &PatchParams::default(), &unprotected).await.expect("it is there");
     volumes.delete(&name, &DeleteParams::default()).await.expect("deleted");
+    // It must not lie in wait until the PersistentVolume is gone for another reason.
+    stage.see(id, "still refused", |object| refused_now(object)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(node.pool().volume(id).is_ok(), "it lay in wait");
+    order(&stage, id, json!(null)).await;
+    stage.see(id, "without an order", |object| order_done(object).is_none()).await;
+    order(&stage, id, json!("Erase")).await;
     is_erased(&stage, &node, id).await;
     assert!(node.pool().volume(kept).is_ok(), "nobody ordered anything for the other one");
+    // The controller was stopped between its two writes.
+    let begun = Patch::Merge(json!({"spec": {"intent": "Delete", "order": "Erase"}}));
+    stage.objects.patch(&kept.to_string(), &PatchParams::default(), &begun).await.expect("written");
+    is_erased(&stage, &node, kept).await;
     node.kill().await;
 }
 
@@ -101,11 +120,11 @@ async fn a_found_volume_is_adopted_by_order_and_the_volume_of_a_deleted_node_is_
     let (stage, label, mut node) = offering(&cluster.client, 512).await;
     let id = found(&stage, &label, &node).await;
     let _work = monitor(&stage);
-    order(&stage, id, "Adopt").await;
+    order(&stage, id, json!("Adopt")).await;
     stage.see(id, "adopted", is_in(Phase::Ready)).await;
     stage.see(id, "reported", has_order("True", "Done")).await;
     node.pool().usable(id).expect("it can be used");
-    order(&stage, id, "Abandon").await;
+    order(&stage, id, json!("Abandon")).await;
     stage.see(id, "refused", has_order("False", "NodeExists")).await;
     node.kill().await;
     stage.delete_node(&node.name).await;
@@ -140,7 +159,7 @@ async fn the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_objec
     let _work = monitor(&stage);
     stage.see(id, "usable", is_in(Phase::Ready)).await;
     let expected = format!("default/{name}");
-    stage.see(id, "claimed", move |object| object.spec.claim.as_ref() == Some(&expected)).await;
+    stage.see(id, "claimed", move |object| object.claim() == Some(&expected)).await;
     let named = manifest(stage.client.clone(), request(None)).await.expect_err("it has one").to_string();
     assert!(named.contains(&made.name_any()), "{named}");
     node.kill().await;

@@ -79,9 +79,9 @@ fn api(request: &HttpRequest) -> HttpResponse {
         })
     } else if path.ends_with(&format!("/poolvolumes/{FOUND}")) && request.method() == "GET" {
         json!({
-            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": FOUND, "uid": "f"},
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": FOUND, "uid": "f", "annotations": {"localpool.dev/claim": "default/had"}},
             "spec": {"node": "somebody", "volumeName": "pvc-2", "required": 1, "volumeMode": "Block",
-                     "parameters": {"class": "fast"}, "claim": "default/had"},
+                     "parameters": {"class": "fast"}},
             "status": {"phase": "Found", "size": 1 << 20},
         })
     } else if path.ends_with("/nodes/somebody") {

@@ -1,62 +1,98 @@
 //! What the DevicePool orders for a disk. Each order does one of the things that a verb does, and only where nothing can
 //! be lost that the order does not name: an order may wait for days, and nobody reads what a dry run says.
+//!
+//! Takes in the id of the disk, and never a path: that may be another disk's after a reboot.
 
 use super::AdminError;
 use crate::agent::reconciler::Reconciler;
-use crate::agent::verb::{DiskErrand, Run};
-use crate::device::{Believed, DiskId, Verdict};
-use crate::pool::{DiskView, PoolError, Standing};
+use crate::agent::verb::{DiskTask, Run};
+use crate::device::{Believed, Device, DiskId, Snapshot, Verdict, id::hardware_id};
+use crate::pool::{DiskView, Member, PoolError, Standing};
 
 impl Reconciler {
-    pub(super) fn carry_out(&mut self, disk: &DiskId, errand: DiskErrand) -> Result<Vec<String>, AdminError> {
+    pub(super) fn carry_out(&mut self, disk: &DiskId, task: DiskTask) -> Result<Vec<String>, AdminError> {
         self.pool().journal().sound().map_err(PoolError::from)?;
-        match errand {
-            DiskErrand::Release => self.release_here(disk),
-            DiskErrand::GiveUp => self.give_up_missing(disk),
-            DiskErrand::Adopt => self.adopt_known(disk),
+        match task {
+            DiskTask::Release => self.release_here(disk),
+            DiskTask::GiveUp => self.give_up_missing(disk),
+            DiskTask::Adopt => self.adopt_known(disk),
         }
     }
 
     /// Never gives up a disk that is missing: that is another order.
     fn release_here(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
-        let found = self.find(disk.as_str());
+        let found = self.find_by_id(disk);
         if self.is_missing(disk.as_str()) {
             return Err(AdminError::Missing(disk.clone()));
         }
-        if self.pool().journal().released().contains(disk) {
-            return Ok(vec![format!("{disk} is released; no set claims it again until it is adopted")]);
+        // This was done, and nobody could write it down. A blank disk is called by its hardware.
+        if matches!(found, Err(AdminError::NoSuchDisk(_))) && self.pool().journal().has_given_up(disk) {
+            return Ok(vec![format!("{disk} is released")]);
         }
-        self.release_found(disk.as_str(), found?, Run::Real)
+        let found = found?;
+        if let Some(DiskView { standing: Standing::NotReady(why), .. }) = self.view(disk) {
+            return Err(AdminError::NotYet { disk: disk.clone(), why });
+        }
+        let blank = hardware_id(&found.1.raw, None);
+        let mut lines = self.release_found(disk.as_str(), found, Run::Real)?;
+        lines.push(format!("to use it here again, order Adopt for {blank}"));
+        Ok(lines)
     }
 
-    /// Never releases a disk that is here, and does not wait until it is missing.
+    /// Never gives up a disk that is here, in whatever state, and does not wait until it is missing.
     fn give_up_missing(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
-        self.look()?;
-        match self.view(disk).filter(|view| view.standing == Standing::Ready) {
-            Some(view) => {
-                Err(AdminError::Here { disk: disk.clone(), at: view.path, why: "its volumes can be used".to_owned() })
+        let snapshot = self.look()?;
+        // A copy of it is another disk.
+        let is_it = |device: &&Device| device.believed == Believed::Yes && is_called(&snapshot, device, disk);
+        if let Some(device) = snapshot.devices.iter().find(is_it) {
+            let why = "the node has it".to_owned();
+            return Err(AdminError::Here { disk: disk.clone(), at: device.raw.path.clone(), why });
+        }
+        match self.forget(disk, Run::Real) {
+            Err(AdminError::NoSuchDisk(_)) if self.pool().journal().has_given_up(disk) => {
+                Ok(vec![format!("{disk} is given up")])
             }
-            None => self.forget(disk, Run::Real),
+            done => done,
+        }
+    }
+
+    /// A disk of another node, or one that was released. Everything else that a person can take over costs something, and
+    /// needs a dry run.
+    fn adopt_known(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
+        let (_, device, _) = self.find_by_id(disk)?;
+        if self.view(disk).is_some_and(|view| view.standing == Standing::Ready) {
+            return Ok(vec![format!("{disk} is in this node's pool")]);
+        }
+        let is_believed = device.believed == Believed::Yes;
+        match &device.verdict {
+            Verdict::Foreign { .. } if is_believed => self.adopt(disk.as_str(), Run::Real),
+            Verdict::Unclaimed if self.pool().journal().released().contains(disk) => {
+                self.adopt(disk.as_str(), Run::Real)
+            }
+            // It was plugged in a moment ago, or somebody has it open.
+            Verdict::Unknown(why) => Err(AdminError::NotYet { disk: disk.clone(), why: why.clone() }),
+            Verdict::Theirs(reason) => Err(AdminError::NotYet { disk: disk.clone(), why: reason.to_string() }),
+            Verdict::Foreign { .. } | Verdict::Unclaimed | Verdict::Ours => {
+                let why = "it is neither another node's nor released; `localpool disk adopt --dry-run` in the agent's pod \
+                           says what taking it over would mean";
+                Err(AdminError::NotAdoptable { disk: disk.to_string(), why: why.to_owned() })
+            }
+        }
+    }
+
+    fn find_by_id(&mut self, disk: &DiskId) -> Result<(Snapshot, Device, Option<Member>), AdminError> {
+        let found = self.find(disk.as_str())?;
+        match is_called(&found.0, &found.1, disk) {
+            true => Ok(found),
+            false => Err(AdminError::NoSuchDisk(disk.to_string())),
         }
     }
 
     fn view(&self, disk: &DiskId) -> Option<DiskView> {
         self.pool().disk_views().into_iter().find(|view| view.id == *disk)
     }
+}
 
-    /// A disk of another node, or one that was released. Whatever else a person can adopt gives up something else.
-    fn adopt_known(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
-        let (_, device, _) = self.find(disk.as_str())?;
-        if self.view(disk).is_some_and(|view| view.standing == Standing::Ready) {
-            return Ok(vec![format!("{disk} is in this node's pool")]);
-        }
-        let is_foreign = matches!(device.verdict, Verdict::Foreign { .. }) && device.believed == Believed::Yes;
-        let is_released = device.verdict == Verdict::Unclaimed && self.pool().journal().released().contains(disk);
-        if is_foreign || is_released {
-            return self.adopt(&device.raw.path.display().to_string(), Run::Real);
-        }
-        let why = "it is neither another node's nor released; `localpool disk adopt --dry-run` in the agent's pod says \
-                   what taking it over would mean";
-        Err(AdminError::NotAdoptable { disk: disk.to_string(), why: why.to_owned() })
-    }
+fn is_called(snapshot: &Snapshot, device: &Device, disk: &DiskId) -> bool {
+    device.id == *disk || snapshot.bare_id(device) == *disk
 }

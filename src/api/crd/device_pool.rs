@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,7 @@ pub const READY: &str = "Ready";
     printcolumn = r#"{"name":"Free","type":"string","jsonPath":".status.free"}"#,
     printcolumn = r#"{"name":"Largest","type":"string","jsonPath":".status.largest"}"#,
     printcolumn = r#"{"name":"Cordon","type":"boolean","jsonPath":".spec.cordon"}"#,
+    printcolumn = r#"{"name":"Orders","type":"string","jsonPath":".status.orders[*].state","priority":1}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
@@ -68,8 +69,10 @@ pub struct DiskChoice {
     /// value, the agent decides by the disk's health.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<bool>,
-    /// What you order to be done with this disk. `status.orders` shows how far that is. An order is carried out once;
-    /// with any order but `Adopt`, the disk takes no new volumes.
+    /// What you order to be done with this disk. `Drain`: wait until nothing is on it. `Release`: the same, then wipe its
+    /// label. `GiveUp`: do not wait any more for a disk that is missing. `Adopt`: use a released disk, or one with the
+    /// label of another node. An order is carried out once; `status.orders` shows how far it is. With any order but
+    /// `Adopt`, the disk takes no new volumes, whatever `cordon` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<DiskOrder>,
 }
@@ -97,6 +100,9 @@ pub struct DiskOrderStatus {
     pub state: OrderState,
     /// What it waits for, why it was refused, or what was done.
     pub message: String,
+    /// Since when it is in this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -32,7 +32,7 @@ pub use local_volume_discovery_result::{
     LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
-pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeOrder};
+pub use pool_volume::{CLAIM_ANNOTATION, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeOrder};
 pub use volume_reason::VolumeReason;
 
 /// Keeps the object of a volume until its node's agent lets it go.

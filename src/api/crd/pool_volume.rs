@@ -15,8 +15,8 @@ use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName};
 
-/// What the controller requests from a node, and a person of both. Only `size`, which grows, `intent`, `order` and `claim`
-/// can change.
+/// What the controller requests from the node's agent, and what a person orders. Only `size`, which grows, `intent` and
+/// `order` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -37,9 +37,10 @@ use crate::device::{DiskId, NodeName};
     printcolumn = r#"{"name":"Health","type":"string","jsonPath":".status.conditions[?(@.type==\"Healthy\")].reason"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.capacity"}"#,
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
-    printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.claim"}"#,
+    printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".metadata.annotations.localpool\\.dev/claim"}"#,
     printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk","priority":1}"#,
     printcolumn = r#"{"name":"Volume","type":"string","jsonPath":".spec.volumeName","priority":1}"#,
+    printcolumn = r#"{"name":"Order","type":"string","jsonPath":".status.conditions[?(@.type==\"OrderDone\")].reason","priority":1}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
@@ -81,12 +82,22 @@ pub struct PoolVolumeSpec {
     pub size: Option<i64>,
     #[serde(default)]
     pub intent: Intent,
-    /// What a person orders to be done with the volume. The condition OrderDone shows how far that is.
+    /// What a person orders. `Adopt`: use a volume that is Found. `Erase`: destroy the data of a volume that no
+    /// PersistentVolume names. `Abandon`: give up the object of a volume whose Node object was deleted. The condition
+    /// OrderDone shows how far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<VolumeOrder>,
-    /// `namespace/name` of the claim that has it. The controller writes this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claim: Option<String>,
+}
+
+/// The annotation with the claim that has the volume, or had it last: `namespace/name`. The controller writes it. It is no
+/// field, because an agent of an earlier version would drop that when it writes the object, and the policy refuses this.
+pub const CLAIM_ANNOTATION: &str = "localpool.dev/claim";
+
+impl PoolVolume {
+    /// The claim that has the volume, or had it last: `namespace/name`.
+    pub fn claim(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(CLAIM_ANNOTATION).map(String::as_str)
+    }
 }
 
 /// What a person may order for a volume.

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::device::{label::Layout, sample::set};
 
 fn pool(disks: Value, orders: Value) -> DevicePool {
     let pool = json!({
@@ -23,14 +24,16 @@ fn an_order_is_carried_out_once_whoever_did_it_and_begins_again_when_it_changes(
     let orders = DiskOrders::default();
     let release = json!({"gpt-1": {"order": "Release"}});
     assert!(orders.take_in(Some(&pool(release.clone(), json!([status("Release", "Done")])))));
-    assert_eq!((states(&orders), orders.waiting().len()), (vec![(DiskOrder::Release, OrderState::Done)], 0));
+    assert_eq!((states(&orders), orders.open().len()), (vec![(DiskOrder::Release, OrderState::Done)], 0));
     assert!(!orders.take_in(Some(&pool(release.clone(), json!([])))), "a status that was lost changes nothing here");
     assert!(orders.take_in(Some(&pool(json!({"gpt-1": {"order": "Adopt"}}), json!([status("Release", "Done")])))));
     assert_eq!(states(&orders), [(DiskOrder::Adopt, OrderState::Waiting)]);
-    let [adopt] = &orders.waiting()[..] else { panic!("one waits") };
+    let [adopt] = &orders.open()[..] else { panic!("one waits") };
     assert!(orders.set(adopt, (OrderState::Refused, "no".to_owned())));
     assert!(!orders.set(adopt, (OrderState::Refused, "no".to_owned())), "nothing new");
-    assert!(orders.waiting().is_empty());
+    assert!(orders.open().is_empty());
+    assert!(!orders.take_in(None), "an object that is deleted and applied again orders nothing new");
+    assert_eq!(states(&orders), [(DiskOrder::Adopt, OrderState::Refused)]);
     assert!(orders.take_in(Some(&pool(json!({"gpt-1": {}}), json!([])))));
     assert!(orders.all().is_empty());
     assert!(!orders.set(adopt, (OrderState::Done, String::new())), "nobody orders it any more");
@@ -66,4 +69,49 @@ fn the_end_of_an_order_is_one_event_and_waiting_is_none() {
     assert_eq!(reasons(&waits, &done), ["DiskOrderDone"]);
     assert_eq!(reasons(&done, &done), [] as [String; 0]);
     assert_eq!(reasons(&waits, &refused), ["DiskOrderRefused"]);
+}
+
+fn view(standing: Standing, volumes: usize) -> DiskView {
+    DiskView {
+        id: DiskId::named("gpt-1"),
+        path: "/dev/sda".into(),
+        model: None,
+        layout: Layout::Carved {},
+        set: set("s"),
+        size: 9,
+        free: 9,
+        erasing: 0,
+        erased: 0,
+        volumes,
+        partitions: 0,
+        standing,
+        owned: true,
+        held: None,
+        failing: None,
+        cordon: None,
+    }
+}
+
+#[test]
+fn only_a_disk_that_can_be_read_and_has_nothing_is_empty() {
+    let not_ready = || Standing::NotReady("it cannot be read".to_owned());
+    let chosen = ["v".to_owned()];
+    let waiting = [
+        (view(not_ready(), 0), &[][..]),
+        (view(Standing::Missing, 0), &[]),
+        (view(Standing::Ready, 1), &[]),
+        // A volume that is accepted, and made a moment later.
+        (view(Standing::Ready, 0), &chosen),
+        (DiskView { erasing: 1, ..view(Standing::Ready, 0) }, &[]),
+    ];
+    for (disk, on_it) in &waiting {
+        for order in [DiskOrder::Drain, DiskOrder::Release] {
+            let step = step(order, Some(disk), on_it);
+            assert!(matches!(step, OrderStep::Waits(_)), "{order:?} of {disk:?}: {step:?}");
+        }
+    }
+    let empty = view(Standing::Ready, 0);
+    assert!(matches!(step(DiskOrder::Drain, Some(&empty), &[]), OrderStep::Done(_)));
+    assert_eq!(step(DiskOrder::Release, Some(&empty), &[]), OrderStep::Due(DiskTask::Release));
+    assert!(matches!(step(DiskOrder::Drain, None, &[]), OrderStep::Waits(_)), "a slip in the id is no empty disk");
 }

@@ -4,10 +4,13 @@
 //! gives out verbs on the pool, statuses, Events, and objects for volumes that have none. `volume::work`, `pool::report` and
 //! `set::config` do the work; this module wires them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::watch as channel;
 
+use crate::api::crd::{Phase, PoolVolume};
+use crate::device::DiskId;
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::node_context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::relevance::Sort;
@@ -20,10 +23,21 @@ use crate::volume::VolumeId;
 
 mod event_writer;
 
-/// A volume for people: its claim, if that is known.
-fn named(known: &KnownVolumes, id: VolumeId) -> String {
-    let claim = known.get(id).and_then(|object| object.spec.claim.clone());
-    claim.map_or_else(|| id.to_string(), |claim| format!("{id} (claim {claim})"))
+/// The volumes on a disk, and those that it was chosen for, for people: with the claim, if that is known.
+fn volumes_of(known: &KnownVolumes, disk: &DiskId, on_it: Vec<VolumeId>) -> Vec<String> {
+    let is_chosen = |object: &PoolVolume| {
+        object
+            .status
+            .as_ref()
+            .is_some_and(|status| status.phase == Phase::Accepted && status.disk.as_ref() == Some(disk))
+    };
+    let chosen = known.ids().into_iter().filter(|id| known.get(*id).is_some_and(|object| is_chosen(&object)));
+    let all: BTreeSet<VolumeId> = on_it.into_iter().chain(chosen).collect();
+    let named = |id: VolumeId| {
+        let claim = known.get(id).and_then(|object| object.claim().map(str::to_owned));
+        claim.map_or_else(|| id.to_string(), |claim| format!("{id} of claim {claim}"))
+    };
+    all.into_iter().map(named).collect()
 }
 
 impl NodeOperator {
@@ -35,7 +49,9 @@ impl NodeOperator {
         tokio::join!(
             set::config::keep(self.clone(), config),
             pool::report::keep(self.clone(), passes.clone(), configs.clone()),
-            pool::orders::keep(self.clone(), passes.clone(), configs.clone(), |id| named(&known, id)),
+            pool::orders::keep(self.clone(), passes.clone(), configs.clone(), |disk, on_it| volumes_of(
+                &known, disk, on_it
+            )),
             volume::known::keep(self.clone(), known.clone()),
             volume::queue::keep(self.clone(), known.clone(), inbox, passes, configs),
             self.clone().report_health(),

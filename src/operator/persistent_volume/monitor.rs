@@ -24,7 +24,7 @@ use super::reserve::{Reservation, ReservePolicy};
 use super::view::View;
 use super::volume_plan::VolumeChange;
 use crate::agent::Run;
-use crate::api::crd::{DevicePool, PoolVolume, VolumeOrder, WatchedVolume};
+use crate::api::crd::{CLAIM_ANNOTATION, DevicePool, PoolVolume, VolumeOrder, WatchedVolume};
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
@@ -205,7 +205,8 @@ impl Monitor {
                 within(&what, api.patch_status(&name, &params, &patch)).await
             }
             VolumeChange::Claim(claim) => {
-                let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid()}, "spec": {"claim": claim}}));
+                let patch =
+                    Patch::Merge(json!({"metadata": {"uid": volume.uid(), "annotations": {CLAIM_ANNOTATION: claim}}}));
                 within(&what, api.patch(&name, &params, &patch)).await
             }
         };

@@ -19,6 +19,9 @@ use crate::operator::volume::handle;
 use crate::operator::volume::order::{self, OrderFacts, OrderProgress};
 use crate::volume::VolumeId;
 
+/// How many orders one pass carries out: each reads all PersistentVolumes, and marks wait for the end of the pass.
+const AT_ONCE: usize = 4;
+
 /// What is done about a PoolVolume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VolumeChange {
@@ -54,7 +57,7 @@ impl VolumePlanner {
         let nodes: BTreeMap<NodeName, ()> = view.nodes.iter().map(|node| (node.name_any().into(), ())).collect();
         let needs_one = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains_key(id);
         self.0.keep(|id| view.volumes.get(id).is_some_and(|volume| needs_one(id, volume)));
-        let mut plan = VolumePlan::default();
+        let (mut plan, mut carried_out) = (VolumePlan::default(), 0);
         for (id, volume) in &view.volumes {
             let is_unclaimed = needs_one(id, volume)
                 && match self.0.look(id, (), SignedDuration::ZERO, monotonic) {
@@ -71,8 +74,14 @@ impl VolumePlanner {
                 persistent_volume: name.as_deref(),
                 unclaimed: is_unclaimed,
                 node: NodeObject::of(nodes.get(&volume.spec.node)),
+                refused: order::is_refused(volume),
             };
-            let changes = changes(volume, named.get(id).copied(), facts);
+            let mut changes = changes(volume, named.get(id).copied(), facts);
+            carried_out += changes.iter().filter(|change| matches!(change, VolumeChange::CarryOut(_))).count();
+            if carried_out > AT_ONCE {
+                changes.retain(|change| !matches!(change, VolumeChange::CarryOut(_)));
+                plan.due = plan.due.into_iter().chain([SignedDuration::from_secs(1)]).min();
+            }
             plan.changes.extend(changes.into_iter().map(|change| (Arc::clone(volume), change)));
         }
         plan
@@ -89,7 +98,7 @@ fn changes(volume: &PoolVolume, named_by: Option<&PersistentVolume>, facts: Orde
         volume.metadata.generation,
     );
     let conditions = ordered.or(claimed).map(VolumeChange::Conditions);
-    let claim = named_by.and_then(handle::bound_to).filter(|claim| volume.spec.claim.as_ref() != Some(claim));
+    let claim = named_by.and_then(handle::bound_to).filter(|claim| volume.claim() != Some(claim));
     let due = progress.filter(|(_, progress)| *progress == OrderProgress::Due);
     let carry_out = due.map(|(order, _)| VolumeChange::CarryOut(order));
     claim.map(VolumeChange::Claim).into_iter().chain(conditions).chain(carry_out).collect()

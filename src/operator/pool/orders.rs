@@ -5,19 +5,20 @@ use std::sync::Arc;
 use tokio::sync::watch as channel;
 
 use crate::agent::Verb;
-use crate::api::crd::DiskOrderStatus;
-use crate::api::crd::OrderState;
+use crate::api::crd::{DiskOrderStatus, OrderState};
+use crate::device::DiskId;
 use crate::operator::disk_orders::{OrderStep, after, step};
 use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
 
-/// Runs until the process ends. `named` gives a volume its name for people.
+/// Runs until the process ends. `named` gives the volumes on a disk their names for people, and adds those that the disk
+/// was chosen for.
 pub async fn keep(
     operator: NodeOperator,
     mut passes: channel::Receiver<Option<Arc<PassSummary>>>,
     mut configs: channel::Receiver<Arc<NodeConfig>>,
-    named: impl Fn(VolumeId) -> String,
+    named: impl Fn(&DiskId, Vec<VolumeId>) -> Vec<String>,
 ) {
     let mut changed = operator.changed.subscribe();
     loop {
@@ -30,7 +31,7 @@ pub async fn keep(
         if !passes.borrow_and_update().as_ref().is_some_and(|pass| pass.knows_all) {
             continue;
         }
-        for order in operator.orders.waiting() {
+        for order in operator.orders.open() {
             let outcome = look(&operator, &order, &named).await;
             if outcome.is_some_and(|outcome| operator.orders.set(&order, outcome)) {
                 operator.pool_changed();
@@ -43,7 +44,7 @@ pub async fn keep(
 async fn look(
     operator: &NodeOperator,
     order: &DiskOrderStatus,
-    named: impl Fn(VolumeId) -> String,
+    named: impl Fn(&DiskId, Vec<VolumeId>) -> Vec<String>,
 ) -> Option<(OrderState, String)> {
     let (pool, id) = (Arc::clone(&operator.pool), order.disk.clone());
     let read = tokio::task::spawn_blocking(move || {
@@ -52,14 +53,14 @@ async fn look(
         (view, volumes.collect::<Vec<_>>())
     });
     let (view, volumes) = read.await.ok()?;
-    let on_it: Vec<String> = volumes.into_iter().map(named).collect();
-    let errand = match step(order.order, view.as_ref(), &on_it) {
-        OrderStep::Wait(why) => return Some((OrderState::Waiting, why)),
+    let on_it = named(&order.disk, volumes);
+    let task = match step(order.order, view.as_ref(), &on_it) {
+        OrderStep::Waits(why) => return Some((OrderState::Waiting, why)),
         OrderStep::Done(what) => return Some((OrderState::Done, what)),
-        OrderStep::Try(errand) => errand,
+        OrderStep::Due(task) => task,
     };
     let (agent, disk) = (operator.agent_handle.clone(), order.disk.clone());
-    let answer = tokio::task::spawn_blocking(move || agent.verb(Verb::CarryOut { disk, errand })).await.ok()?.ok()?;
+    let answer = tokio::task::spawn_blocking(move || agent.verb(Verb::Order { disk, task })).await.ok()?.ok()?;
     let outcome = after(answer);
     if outcome.0 == OrderState::Done {
         tracing::warn!(disk = order.disk.as_str(), order = ?order.order, "a person's order is carried out: {}", outcome.1);

@@ -5,9 +5,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::objects::{VolumeApi, Write};
+use super::order::{OrderProgress, abandoned};
 use crate::agent::Run;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
+use crate::operator::pool_volume::NodeObject;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses if the node exists.
@@ -20,11 +22,9 @@ pub async fn abandon(client: Client, id: VolumeId, run: Run) -> Result<Vec<Strin
     };
     let node = &object.spec.node;
     let nodes: Api<Node> = Api::all(client);
-    if within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?.is_some() {
-        return refused(format!(
-            "node {node} of volume {id} exists: its agent would write the object again. Delete the volume's claim \
-             instead; if the machine never comes back, delete the Node object first"
-        ));
+    let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?;
+    if let OrderProgress::Waits { message, .. } = abandoned(&object, NodeObject::of(found)) {
+        return refused(format!("volume {id} is not given up: {message}"));
     }
     let claim = object.spec.volume_name.clone();
     let mut lines = vec![match run {

@@ -146,7 +146,6 @@ mod tests {
             size: None,
             intent: Intent::Keep,
             order: None,
-            claim: None,
         };
         let mut object = PoolVolume::new("v", spec);
         object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);

@@ -3,7 +3,6 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
 
 use super::objects::{VolumeApi, Write};
 use super::order::{OrderFacts, OrderProgress, progress};
@@ -22,18 +21,22 @@ pub async fn erase(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>
     let Some(object) = objects.get(&name).await? else {
         return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
-    let node = &object.spec.node;
+    let node = object.spec.node.clone();
     let nodes: Api<Node> = Api::all(client);
-    let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?;
+    let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(&node)).await?;
     // By its handle alone: one for another node, or that a person wrote, names it too.
     let named = objects.persistent_volume(&name).await?.map(|persistent| persistent.name_any());
     let facts = OrderFacts {
         persistent_volume: named.as_deref(),
         unclaimed: is_unclaimed(&object),
         node: NodeObject::of(found),
+        // Who types the verb decides now.
+        refused: false,
     };
     match progress(&object, VolumeOrder::Erase, facts) {
-        OrderProgress::Waits { message, .. } | OrderProgress::Done(message) => {
+        OrderProgress::Waits { message, .. }
+        | OrderProgress::Refused { message, .. }
+        | OrderProgress::Done(message) => {
             return Err(OperatorError::Refused(format!("volume {id} is not erased: {message}")));
         }
         OrderProgress::Due => {}
@@ -46,8 +49,13 @@ pub async fn erase(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>
         return Ok(vec![format!("would erase {what}: its data is lost")]);
     }
     let again = || OperatorError::Refused(format!("PoolVolume {id} changed meanwhile: run this again"));
-    let order = json!({ "intent": Intent::Delete, "order": VolumeOrder::Erase });
-    let Write::Done(ordered) = objects.change(&object, order).await? else { return Err(again()) };
+    let ordered = match object.spec.intent {
+        Intent::Delete => object,
+        Intent::Keep => match objects.order_erasure(&object).await? {
+            Write::Done(ordered) => ordered,
+            Write::Changed => return Err(again()),
+        },
+    };
     if let Write::Changed = objects.delete(&ordered).await? {
         return Err(again());
     }

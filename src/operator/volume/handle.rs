@@ -41,7 +41,6 @@ pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, HandleError> {
         size: None,
         intent: Intent::Delete,
         order: None,
-        claim: None,
     })
 }
 

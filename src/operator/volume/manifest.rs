@@ -104,7 +104,7 @@ fn documents(
     if !is_object_name(&spec.volume_name) {
         return Err(ManifestError::Name(spec.volume_name.clone(), id));
     }
-    let claim = claim.or_else(|| spec.claim.as_deref()?.parse().ok());
+    let claim = claim.or_else(|| object.claim()?.parse().ok());
     let ClaimName { namespace, name } = claim.ok_or_else(|| ManifestError::NoClaim(id.clone()))?;
     let class = storage_class.or_else(|| spec.parameters.get("class").cloned());
     let class = class.ok_or_else(|| ManifestError::NoClass(id.clone()))?;
@@ -173,6 +173,7 @@ mod tests {
     use super::super::handle;
     use super::super::sample::in_phase;
     use super::*;
+    use crate::api::crd::CLAIM_ANNOTATION;
 
     fn request(claim: Option<&str>, class: Option<&str>) -> ManifestRequest {
         ManifestRequest {
@@ -211,7 +212,7 @@ mod tests {
         let mut object = in_phase(Phase::Ready);
         let id = object.name_any();
         assert_eq!(documents(&object, request(None, None)).err(), Some(ManifestError::NoClaim(id.clone())));
-        object.spec.claim = Some("d/had".to_owned());
+        object.metadata.annotations = Some([(CLAIM_ANNOTATION.to_owned(), "d/had".to_owned())].into());
         let (_, claim) = documents(&object, request(None, None)).expect("made");
         assert_eq!((claim.namespace().as_deref(), claim.name_any().as_str()), (Some("d"), "had"));
         object.spec.parameters.clear();

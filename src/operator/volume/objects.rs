@@ -61,7 +61,7 @@ impl VolumeApi {
     }
 
     /// Orders that the volume be erased.
-    pub async fn order(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
+    pub async fn order_erasure(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, OperatorError> {
         self.change(object, json!({ "intent": Intent::Delete })).await
     }
 

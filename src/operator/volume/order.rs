@@ -19,6 +19,21 @@ pub struct OrderFacts<'a> {
     /// No PersistentVolume has named it for long enough that nobody is about to make one.
     pub unclaimed: bool,
     pub node: NodeObject,
+    /// The order was refused before: an erasure must not lie in wait until the PersistentVolume is gone for another
+    /// reason.
+    pub refused: bool,
+}
+
+/// Whether the order was refused, and was not removed since.
+pub fn is_refused(volume: &PoolVolume) -> bool {
+    let conditions = volume.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.reason == NAMED)
+}
+
+/// Whether the order was carried out.
+pub fn is_done(volume: &PoolVolume) -> bool {
+    let conditions = volume.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.status == "True")
 }
 
 /// How far an order is.
@@ -27,12 +42,21 @@ pub enum OrderProgress {
     Done(String),
     /// It can be carried out now.
     Due,
-    /// It is being carried out, waits, or is refused as things are.
+    /// It is being carried out, or waits.
     Waits {
         reason: &'static str,
         message: String,
     },
+    /// It is not carried out, whatever happens, until it is removed.
+    Refused {
+        reason: &'static str,
+        message: String,
+    },
 }
+
+/// The reason of an erasure that is refused.
+const NAMED: &str = "PersistentVolumeExists";
+const AGAIN: &str = "This order is refused for good; to order it again, remove it first";
 
 fn waits(reason: &'static str, message: String) -> OrderProgress {
     OrderProgress::Waits { reason, message }
@@ -43,7 +67,7 @@ pub fn progress(volume: &PoolVolume, order: VolumeOrder, facts: OrderFacts<'_>) 
     match order {
         VolumeOrder::Adopt => adopt(volume),
         VolumeOrder::Erase => erase(volume, facts),
-        VolumeOrder::Abandon => abandon(volume, facts),
+        VolumeOrder::Abandon => abandoned(volume, facts.node),
     }
 }
 
@@ -52,37 +76,46 @@ fn adopt(volume: &PoolVolume) -> OrderProgress {
     match phase(volume) {
         Phase::Ready => OrderProgress::Done("the volume can be used".to_owned()),
         Phase::Found => {
-            waits("NotAdoptedYet", format!("the agent of node {node} adopts it, once its disk can be used"))
+            let why = volume.status.as_ref().and_then(|status| status.message.clone());
+            waits("NotAdoptedYet", why.unwrap_or_else(|| format!("the agent of node {node} has not adopted it yet")))
         }
         Phase::Pending | Phase::Rejected | Phase::Accepted | Phase::Failed | Phase::Deleting => {
-            waits("NotFound", "only a volume in the phase Found can be adopted".to_owned())
+            waits("NotAdoptable", "only a volume in the phase Found can be adopted".to_owned())
         }
     }
 }
 
 fn erase(volume: &PoolVolume, facts: OrderFacts<'_>) -> OrderProgress {
     let (id, node) = (volume.name_any(), &volume.spec.node);
-    if volume.spec.intent == Intent::Delete {
+    let intended = volume.spec.intent == Intent::Delete;
+    if intended && volume.metadata.deletion_timestamp.is_some() && facts.node == NodeObject::Exists {
         let why = volume.status.as_ref().and_then(|status| status.message.clone());
         let why = why.unwrap_or_else(|| format!("the agent of node {node} erases it"));
         return waits("BeingErased", why);
     }
     if let Some(persistent) = facts.persistent_volume {
         let message = format!(
-            "PersistentVolume {persistent} names it: delete its claim, and set its persistentVolumeReclaimPolicy to Delete"
+            "PersistentVolume {persistent} names it: set its persistentVolumeReclaimPolicy to Delete, and delete its claim. \
+             {AGAIN}"
         );
-        return waits("PersistentVolumeExists", message);
+        return OrderProgress::Refused { reason: NAMED, message };
+    }
+    if facts.refused && !intended {
+        let message = format!("a PersistentVolume named it when this was ordered. {AGAIN}");
+        return OrderProgress::Refused { reason: NAMED, message };
     }
     if facts.node == NodeObject::Deleted {
         let message = format!("node {node} was deleted, so nobody can erase it: order Abandon, or bring the node back");
         return waits("NodeDeleted", message);
     }
     match phase(volume) {
+        // Whoever wrote the intent was stopped before the deletion.
+        _ if intended => OrderProgress::Due,
         Phase::Found => OrderProgress::Due,
         Phase::Ready if facts.unclaimed => OrderProgress::Due,
         Phase::Ready => {
             let message =
-                "it may have been made just now: it is erased when no PersistentVolume has named it for ten minutes";
+                "its PersistentVolume may be on its way: it can be erased when none has named it for ten minutes";
             waits("UnclaimedTooShort", message.to_owned())
         }
         Phase::Pending | Phase::Rejected | Phase::Failed if never_accepted(volume) => {
@@ -94,14 +127,16 @@ fn erase(volume: &PoolVolume, facts: OrderFacts<'_>) -> OrderProgress {
     }
 }
 
-fn abandon(volume: &PoolVolume, facts: OrderFacts<'_>) -> OrderProgress {
+/// Whether the object may be given up: only if its node will not write it again.
+pub fn abandoned(volume: &PoolVolume, node_object: NodeObject) -> OrderProgress {
     let node = &volume.spec.node;
-    match facts.node {
+    match node_object {
         NodeObject::Deleted => OrderProgress::Due,
         NodeObject::Exists => waits(
             "NodeExists",
             format!(
-                "node {node} exists: its agent would write the object again. Delete the volume's claim, or order Erase"
+                "node {node} exists: its agent would write the object again. Delete the volume's claim instead; if the \
+                 machine never comes back, delete the Node object first"
             ),
         ),
     }
@@ -119,7 +154,9 @@ pub fn conditions(
         let (done, reason, message) = match progress {
             OrderProgress::Done(message) => (true, "Done", message.as_str()),
             OrderProgress::Due => due,
-            OrderProgress::Waits { reason, message } => (false, *reason, message.as_str()),
+            OrderProgress::Waits { reason, message } | OrderProgress::Refused { reason, message } => {
+                (false, *reason, message.as_str())
+            }
         };
         condition(before, ORDER_DONE, done, reason, message, generation)
     });
@@ -132,19 +169,19 @@ pub fn conditions(
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{in_phase, status_condition};
+    use super::super::sample::{being_deleted, in_phase, status_condition};
     use super::*;
 
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Accepted, Phase::Failed, Phase::Ready, Phase::Found, Phase::Deleting];
     const FACTS: OrderFacts<'static> =
-        OrderFacts { persistent_volume: None, unclaimed: true, node: NodeObject::Exists };
+        OrderFacts { persistent_volume: None, unclaimed: true, node: NodeObject::Exists, refused: false };
 
     fn reason(progress: OrderProgress) -> &'static str {
         match progress {
             OrderProgress::Done(_) => "Done",
             OrderProgress::Due => "Due",
-            OrderProgress::Waits { reason, .. } => reason,
+            OrderProgress::Waits { reason, .. } | OrderProgress::Refused { reason, .. } => reason,
         }
     }
 
@@ -159,10 +196,15 @@ mod tests {
             let deleted = OrderFacts { node: NodeObject::Deleted, ..FACTS };
             assert_eq!(of(phase, deleted), "NodeDeleted", "{phase:?}");
         }
+        for phase in [Phase::Ready, Phase::Found] {
+            assert_eq!(of(phase, OrderFacts { refused: true, ..FACTS }), "PersistentVolumeExists", "it lies in wait");
+        }
         assert_eq!(of(Phase::Ready, OrderFacts { unclaimed: false, ..FACTS }), "UnclaimedTooShort");
         assert_eq!(of(Phase::Found, OrderFacts { unclaimed: false, ..FACTS }), "Due", "nobody asked for it");
         let mut erased = in_phase(Phase::Ready);
         erased.spec.intent = Intent::Delete;
+        assert_eq!(reason(progress(&erased, VolumeOrder::Erase, FACTS)), "Due", "its deletion is still to come");
+        let erased = being_deleted(erased);
         assert_eq!(reason(progress(&erased, VolumeOrder::Erase, FACTS)), "BeingErased", "it is ordered once");
     }
 
@@ -175,7 +217,7 @@ mod tests {
             let adopted = match phase {
                 Phase::Ready => "Done",
                 Phase::Found => "NotAdoptedYet",
-                _ => "NotFound",
+                _ => "NotAdoptable",
             };
             assert_eq!(of(VolumeOrder::Adopt, FACTS), adopted);
         }

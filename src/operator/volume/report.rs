@@ -4,14 +4,15 @@
 
 use kube::api::PostParams;
 
+use super::order;
 use super::own::described_by;
 use super::persistent_volumes::is_claimed;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
-use crate::api::crd::{Phase, PoolVolume, VolumeOrder, VolumeReason};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeOrder, VolumeReason};
 use crate::host::chain;
-use crate::operator::error::OperatorError;
+use crate::operator::error::{OperatorError, error_message};
 use crate::operator::pool_volume::{request, restored};
 use crate::pool::{Doubt, Standing, VolumeView, difference};
 
@@ -95,19 +96,24 @@ impl VolumeReconcile {
 
     /// A found volume: usable once a PersistentVolume claims it for this node, or a person orders it.
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, OperatorError> {
-        let phase = match object.spec.order {
-            Some(VolumeOrder::Adopt) => self.adopt().await?,
-            Some(VolumeOrder::Erase | VolumeOrder::Abandon) | None => self.phase_of(view).await?,
+        let (phase, trouble) = match object.spec.order {
+            Some(VolumeOrder::Adopt) if !order::is_done(object) => match self.adopt().await {
+                Ok(()) => (Phase::Ready, None),
+                Err(error) => (Phase::Found, Some(error_message(&error))),
+            },
+            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None => {
+                (self.phase_of(view).await?, None)
+            }
         };
-        self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
+        let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
+        self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 
-    async fn adopt(&self) -> Result<Phase, OperatorError> {
+    async fn adopt(&self) -> Result<(), OperatorError> {
         let id = self.id;
         let adopted = self.blocking(move |pool| pool.adopt_volume(id)).await?;
-        adopted.map_err(|error| OperatorError::Refused(chain(&error)))?;
-        Ok(Phase::Ready)
+        adopted.map(|_| ()).map_err(|error| OperatorError::Refused(chain(&error)))
     }
 
     /// Ready if a PersistentVolume claims it; else found, which the disk records.

@@ -236,7 +236,6 @@ mod tests {
             size: Some(9 << 20),
             intent: Default::default(),
             order: None,
-            claim: None,
         };
         let mut object = PoolVolume::new(&id.to_string(), spec);
         let failed = (Some(9 << 20), Some("no space".to_owned()));

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
 
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
 use super::status::{self, Refusal};
-use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder};
+use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::event::EventNote;
@@ -174,12 +175,11 @@ impl VolumeReconcile {
     async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
         let id = self.id;
-        // A person ordered the erasure of a volume that nobody has.
-        let adopts = object.spec.order == Some(VolumeOrder::Erase);
         let deleted = self
             .blocking(move |pool| {
                 let deleted = match pool.delete(id) {
-                    Err(PoolError::Found { .. }) if adopts => pool.adopt_volume(id).and_then(|_| pool.delete(id)),
+                    // Only the controller writes the intent, and for a volume that nobody has only if a person ordered it.
+                    Err(PoolError::Found { .. }) => pool.adopt_volume(id).and_then(|_| pool.delete(id)),
                     deleted => deleted,
                 };
                 drop(guard);
@@ -214,10 +214,12 @@ impl VolumeReconcile {
     /// Removes our finalizer, so that the object is deleted.
     async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let name = self.name();
-        let mut next = object.clone();
-        next.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+        let others: Vec<&String> = object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let metadata = json!({ "resourceVersion": object.resource_version(), "finalizers": others });
+        // A patch keeps the fields that only a later version knows.
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
         self.operator.count(|writes| &writes.volume);
-        match self.api().replace(&name, &PostParams::default(), &next).await {
+        match self.api().patch(&name, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(Requeue::Done),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Requeue::Done),
             Err(error) => Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),

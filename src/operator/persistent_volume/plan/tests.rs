@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::super::volume_plan::VolumeChange;
 use super::*;
-use crate::api::crd::{HealthEntry, Phase, VolumeOrder};
+use crate::api::crd::{CLAIM_ANNOTATION, HealthEntry, Phase, VolumeOrder};
 use crate::operator::volume::sample::in_phase;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
@@ -202,7 +202,8 @@ fn an_order_to_erase_is_carried_out_when_no_persistent_volume_names_the_volume_a
     let named = changes(&volume, vec![Arc::clone(&bound)]);
     assert_eq!(named[0], VolumeChange::Claim("d/data".to_owned()));
     assert!(matches!(&named[1..], [VolumeChange::Conditions(_)]), "{named:?}");
-    (volume.spec.claim, volume.spec.order) = (Some("d/data".to_owned()), None);
+    volume.spec.order = None;
+    volume.metadata.annotations = Some([(CLAIM_ANNOTATION.to_owned(), "d/data".to_owned())].into());
     assert_eq!(changes(&volume, vec![bound]), [], "nothing is written twice");
     assert_eq!(changes(&volume, vec![]), [], "the claim that had it last stays known");
 }

@@ -56,7 +56,7 @@ impl ClusterVolumes {
                         unbound(id, &volume)?;
                         persistent_id = named(&volume);
                     }
-                    self.objects.order(&object).await.map(|done| done.map(Some))
+                    self.objects.order_erasure(&object).await.map(|done| done.map(Some))
                 }
                 (DeleteStep::Delete, Some(object)) => self.objects.delete(&object).await,
                 (_, _) => {
