@@ -23,6 +23,7 @@ pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
 pub(in crate::operator) mod event_queue;
+mod event_writer;
 mod health;
 mod identity;
 mod kube_node;
@@ -43,6 +44,7 @@ pub(in crate::operator) mod stores;
 pub mod volume;
 pub(in crate::operator) mod watch;
 mod watched;
+mod write;
 
 pub use lease::Lease;
 
