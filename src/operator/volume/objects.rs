@@ -7,7 +7,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
-use crate::operator::client::{is_object_name, within};
+use crate::operator::client::{find_in_pages, is_object_name, within};
 use crate::operator::error::OperatorError;
 use crate::operator::write::{self, Write};
 use crate::volume::DRIVER_NAME;
@@ -114,17 +114,9 @@ impl VolumeApi {
 
     /// The PersistentVolume of a volume, if there is one.
     pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = within("listing PersistentVolumes", self.persistent.list(&params)).await?;
-            let ours = |volume: &PersistentVolume| is_of(volume, name);
-            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-            match (page.items.into_iter().find(ours), next) {
-                (Some(found), _) => return Ok(Some(found)),
-                (None, None) => return Ok(None),
-                (None, Some(token)) => params.continue_token = Some(token),
-            }
-        }
+        let fetch = async |params| within("listing PersistentVolumes", self.persistent.list(&params)).await;
+        let ours = |volume: &PersistentVolume| is_of(volume, name);
+        find_in_pages(ListParams::default().limit(PAGE), fetch, |volumes| volumes.into_iter().find(ours)).await
     }
 }
 
