@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::agent_pod::{AgentPod, AgentPods};
 use super::client::within;
@@ -27,8 +28,9 @@ use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
 use crate::host::Backoff;
-use crate::operator::pool::agent_life::{self, Silences};
+use crate::operator::pool::agent_life::Silences;
 use crate::operator::pool::deleted_node::UnusedPools;
+use crate::operator::steady::GRACE;
 pub use crate::operator::volume::node_marks::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
@@ -70,8 +72,8 @@ pub struct Leader {
 }
 
 /// What a pass remembers for the next one.
-#[derive(Default)]
 struct PassMemory {
+    began: Instant,
     unused: UnusedPools,
     silences: Silences,
 }
@@ -118,7 +120,7 @@ impl Leader {
             metrics,
             gone,
             retention: RETENTION,
-            grace: agent_life::GRACE,
+            grace: GRACE,
             client,
         }
     }
@@ -144,7 +146,8 @@ impl Leader {
         let (mut changes, mut classes, mut agents) =
             (self.stores.changes(), self.classes.changes(), self.agents.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-        let mut memory = PassMemory::default();
+        let (began, unused) = (Instant::now(), UnusedPools::new(self.retention));
+        let mut memory = PassMemory { began, unused, silences: Silences::default() };
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
@@ -171,13 +174,14 @@ impl Leader {
     }
 
     async fn pass(&self, memory: &mut PassMemory) -> Pass {
-        let PassMemory { unused, silences } = memory;
+        let PassMemory { began, unused, silences } = memory;
+        let now = SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX);
         let mut made = BTreeMap::new();
         let Stores { sets, read_sets, local_volumes, read_volumes, .. } = &self.stores;
         let mut is_done = self.statuses(sets, read_sets, &mut made).await;
         is_done &= self.statuses(local_volumes, read_volumes, &mut made).await;
         let (agents, volumes) = (self.agents(silences).await, self.volumes().await);
-        Pass { is_done, due: None }.and(agents).and(volumes).and(self.unused_pools(unused).await)
+        Pass { is_done, due: None }.and(agents).and(volumes).and(self.unused_pools(unused, now).await)
     }
 
     /// Whether all were written.

@@ -39,6 +39,7 @@ pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
+pub(in crate::operator) mod steady;
 pub(in crate::operator) mod store;
 pub(in crate::operator) mod stores;
 pub mod volume;

@@ -60,10 +60,10 @@ impl Leader {
     }
 
     fn why_silent(&self, pool: &DevicePool) -> HealthReason {
-        match self.stores.nodes.get(&pool.node()).map(|node| readiness(&node)) {
-            None => HealthReason::NodeGone,
-            Some(NodeReadiness::NotReady) => HealthReason::NodeNotReady,
-            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => HealthReason::AgentSilent,
+        match readiness(self.stores.nodes.get(&pool.node()).as_deref()) {
+            NodeReadiness::Gone => HealthReason::NodeGone,
+            NodeReadiness::NotReady => HealthReason::NodeNotReady,
+            NodeReadiness::Ready => HealthReason::AgentSilent,
         }
     }
 

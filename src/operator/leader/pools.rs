@@ -2,7 +2,7 @@
 //!
 //! Takes in all DevicePools; deletes those that no agent updates any more, after a while.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 
@@ -16,13 +16,13 @@ use crate::operator::write::Write;
 
 impl Leader {
     /// Deletes DevicePools that no agent updates any more. The next one is deleted when it is due.
-    pub(super) async fn unused_pools(&self, unused: &mut UnusedPools) -> Pass {
+    pub(super) async fn unused_pools(&self, unused: &mut UnusedPools, now: SignedDuration) -> Pass {
         let volumes = self.stores.volumes.all();
         let used = |name: &NodeName| {
             self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
         };
-        let (due, next) = unused.due(self.stores.pools.all(), used, self.retention, Timestamp::now());
-        let mut pass = Pass { due: next, ..Pass::done() };
+        let (due, next) = unused.due(self.stores.pools.all(), used, now);
+        let mut pass = Pass { due: next.map(|wait| Timestamp::now() + wait), ..Pass::done() };
         for pool in due {
             // A watch may be behind.
             if !self.exists(&pool.node()).await.unwrap_or(true) {

@@ -20,7 +20,6 @@ mod object;
 mod plan;
 mod refusals;
 mod reserve;
-mod steady;
 mod unclaimed;
 mod watch_list;
 

@@ -26,6 +26,7 @@ use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::event_writer::EventWriter;
 use crate::operator::metrics::Metrics;
+use crate::operator::steady::GRACE;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
 use crate::operator::watch::{Watched, decoded, keep};
@@ -38,8 +39,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// must not keep the API server from those who mend it.
 const WRITES: usize = 50;
 const NEXT: Duration = Duration::from_secs(1);
-/// How long a node is not ready, or ready again, before its volumes are marked, or not marked any more.
-pub const NODE_GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// The name of this work in metrics and logs.
 const WORK: &str = "monitor";
 
@@ -61,7 +60,7 @@ impl Monitor {
             volumes: Store::new(object::is_same),
             events: EventWriter::new(client.clone(), identity),
             metrics,
-            grace: NODE_GRACE,
+            grace: GRACE,
             reserve,
             client,
         }

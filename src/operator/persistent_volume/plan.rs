@@ -9,17 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
-use super::judgement::{Judgement, NodePresence, Reported, judge};
+use super::judgement::{Judgement, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
-use super::steady::{Lasting, Steady};
 use super::{unclaimed, watch_list};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
 use crate::operator::kube_node;
-use crate::operator::node_ready::{self, NodeReadiness};
+use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::operator::steady::{Lasting, Steady};
 use crate::volume::VolumeId;
 
 /// What the controller knows of the cluster.
@@ -61,7 +61,7 @@ pub struct MarkPlan {
 /// Plans, and remembers since when nodes and volumes are as they are.
 #[derive(Debug)]
 pub struct Planner {
-    nodes: Steady<NodeName, NodePresence>,
+    nodes: Steady<NodeName, NodeReadiness>,
     absent: Steady<VolumeId, ()>,
     unclaimed: Steady<VolumeId, ()>,
     reserve: ReservePolicy,
@@ -156,15 +156,10 @@ impl Planner {
         }
     }
 
-    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodePresence> {
-        let state = match node.map(node_ready::readiness) {
-            None => NodePresence::Gone,
-            Some(NodeReadiness::NotReady) => NodePresence::NotReady,
-            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => NodePresence::Ready,
-        };
+    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeReadiness> {
         let since = node.and_then(kube_node::ready_since);
         let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
-        self.nodes.look(name, state, already, now.monotonic)
+        self.nodes.look(name, readiness(node), already, now.monotonic)
     }
 }
 

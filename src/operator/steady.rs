@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
+/// How long a node, or its agent, is in another state before that counts: a restart makes no noise.
+pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
 /// The states of several things, and since when each lasts.
 #[derive(Debug)]
 pub struct Steady<K, S> {
