@@ -3,7 +3,7 @@
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
 //! could not do everything, or when something is due. `set::{class, summary}`, `pool::{agent_life, deleted_node}`
-//! and `volume::{node_marks, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
+//! and `volume::{node_conditions, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
 //! object.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::host::Backoff;
 use crate::operator::pool::agent_life::Silences;
 use crate::operator::pool::deleted_node::UnusedPools;
 use crate::operator::steady::GRACE;
-pub use crate::operator::volume::node_marks::DeletedNodePolicy;
+pub use crate::operator::volume::node_conditions::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
     event::EventNote,

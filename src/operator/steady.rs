@@ -1,4 +1,4 @@
-//! A state counts when it has lasted for a while: what comes and goes is not marked, unmarked and marked again.
+//! A state counts when it has lasted for a while: what comes and goes is not written, removed and written again.
 
 use std::collections::BTreeMap;
 

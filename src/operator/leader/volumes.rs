@@ -1,6 +1,6 @@
 //! What the leader does with volumes without a node, without an agent that answers, or without a claim.
 //!
-//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, marks those whose node is deleted or silent,
+//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, writes conditions of those whose node is deleted or silent,
 //! and gives up those of a deleted node if that is wanted.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::volume::leftover;
-use crate::operator::volume::node_marks::{self, MarkAction, Marked, NodeLife};
+use crate::operator::volume::node_conditions::{self, NodeAction, NodeConditions, NodeLife};
 use crate::operator::write::{Write, patch_status};
 
 impl Leader {
@@ -43,7 +43,7 @@ impl Leader {
                 (Some(_), Some(ready)) => NodeLife::Silent(ready),
                 (Some(_), None) => NodeLife::Answers,
             };
-            let Some(act) = node_marks::decide(&volume, node, self.gone) else { continue };
+            let Some(act) = node_conditions::decide(&volume, node, self.gone) else { continue };
             // A watch may be behind, so ask the API server itself whether a node is gone.
             if matches!(node, NodeLife::Deleted) && self.exists(&volume.spec.node).await.unwrap_or(true) {
                 continue;
@@ -62,10 +62,10 @@ impl Leader {
     }
 
     /// Returns what has to be reported.
-    async fn act(&self, volume: &PoolVolume, act: MarkAction) -> Result<Option<EventNote>, OperatorError> {
-        let Marked { conditions, health, event } = match act {
-            MarkAction::Release => return self.give_up(volume).await,
-            MarkAction::Write(marked) => marked,
+    async fn act(&self, volume: &PoolVolume, act: NodeAction) -> Result<Option<EventNote>, OperatorError> {
+        let NodeConditions { conditions, health, event } = match act {
+            NodeAction::Release => return self.give_up(volume).await,
+            NodeAction::Write(written) => written,
         };
         let api: Api<PoolVolume> = Api::all(self.client.clone());
         let name = volume.name_any();

@@ -139,19 +139,19 @@ impl Planner {
         let is_unclaimed = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains(id);
         self.unclaimed.keep(|id| view.volumes.get(id).is_some_and(|volume| is_unclaimed(id, volume)));
         for (id, volume) in &view.volumes {
-            let is_marked = match is_unclaimed(id, volume) {
+            let counts = match is_unclaimed(id, volume) {
                 true => match self.unclaimed.look(id, (), SignedDuration::ZERO, now.monotonic) {
                     Lasting::Yes(()) => true,
                     // What an earlier leader has written stays.
                     Lasting::In(wait) => {
                         plan.due = plan.due.into_iter().chain([wait]).min();
-                        unclaimed::is_marked(volume)
+                        unclaimed::has_condition(volume)
                     }
                 },
                 false => false,
             };
-            plan.unclaimed += i64::from(is_marked);
-            let conditions = unclaimed::conditions(volume, is_marked);
+            plan.unclaimed += i64::from(counts);
+            let conditions = unclaimed::conditions(volume, counts);
             plan.conditions.extend(conditions.map(|conditions| (Arc::clone(volume), conditions)));
         }
     }

@@ -14,14 +14,15 @@ pub fn needs_claim(volume: &PoolVolume) -> bool {
     phase(volume) == Phase::Ready && volume.metadata.deletion_timestamp.is_none()
 }
 
-pub fn is_marked(volume: &PoolVolume) -> bool {
+/// Whether its status says that nobody has it.
+pub fn has_condition(volume: &PoolVolume) -> bool {
     volume.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.type_ == UNCLAIMED)
 }
 
 /// The conditions of a PoolVolume that change; `None`: they are right.
 pub fn conditions(volume: &PoolVolume, is_unclaimed: bool) -> Option<Vec<Condition>> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-    if is_marked(volume) == is_unclaimed {
+    if has_condition(volume) == is_unclaimed {
         return None;
     }
     let others = before.iter().filter(|condition| condition.type_ != UNCLAIMED).cloned();
@@ -30,8 +31,8 @@ pub fn conditions(volume: &PoolVolume, is_unclaimed: bool) -> Option<Vec<Conditi
          docs/troubleshooting.md, \"A volume whose PersistentVolume is gone\", with the name {}",
         volume.spec.volume_name
     );
-    let mark = || condition(before, UNCLAIMED, true, "NoPersistentVolume", message, volume.metadata.generation);
-    Some(others.chain(is_unclaimed.then(mark)).collect())
+    let unclaimed = || condition(before, UNCLAIMED, true, "NoPersistentVolume", message, volume.metadata.generation);
+    Some(others.chain(is_unclaimed.then(unclaimed)).collect())
 }
 
 #[cfg(test)]
@@ -52,10 +53,10 @@ mod tests {
         let other = status_condition("Healthy", "True", "Fine", "");
         volume.status.as_mut().expect("set").conditions = vec![other.clone()];
         assert_eq!(conditions(&volume, false), None);
-        let marked = conditions(&volume, true).expect("a change");
-        assert_eq!((marked.len(), marked[1].type_.as_str(), marked[1].status.as_str()), (2, UNCLAIMED, "True"));
-        assert!(marked[1].message.contains("pvc-1"), "{}", marked[1].message);
-        volume.status.as_mut().expect("set").conditions = marked;
+        let with = conditions(&volume, true).expect("a change");
+        assert_eq!((with.len(), with[1].type_.as_str(), with[1].status.as_str()), (2, UNCLAIMED, "True"));
+        assert!(with[1].message.contains("pvc-1"), "{}", with[1].message);
+        volume.status.as_mut().expect("set").conditions = with;
         assert_eq!(conditions(&volume, true), None);
         assert_eq!(conditions(&volume, false), Some(vec![other]));
     }
