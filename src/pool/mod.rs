@@ -34,6 +34,7 @@ mod request;
 mod settle;
 mod view;
 mod whereabouts;
+mod worker_flag;
 
 pub use background::Workers;
 pub use bare::{BareDevice, reads_as_zeros};
