@@ -13,9 +13,7 @@ use super::pass_state::PassState;
 use super::question::Question;
 use super::reports::Reports;
 use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
-use crate::device::{
-    Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
-};
+use crate::device::{Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef};
 use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
 use crate::pool::{ErrandKey, LabelledDisk, Member, Pool, PoolError};
 
@@ -255,7 +253,7 @@ impl Reconciler {
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
-        let mut snapshot = self.memory.discovery.look(&self.host, judged_record)?;
+        let mut snapshot = self.memory.discovery.look(&self.host)?;
         self.withhold_unknown_labels(&mut snapshot);
         Ok(snapshot)
     }
