@@ -117,8 +117,8 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
         )),
         (_, None) => None,
     };
-    // A wish that was withdrawn does not count as failed any more, and may be made again.
-    let open = object.spec.size.is_some_and(|wish| wish > signed(view.size));
+    // A request that was withdrawn does not count as failed any more, and may be made again.
+    let open = object.spec.size.is_some_and(|size| size > signed(view.size));
     let before = before.filter(|_| open);
     let observed_size = before.map_or(object.spec.size.filter(|_| !open), |status| status.observed_size);
     let resize_error = before.and_then(|status| status.resize_error.clone());

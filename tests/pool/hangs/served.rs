@@ -47,13 +47,13 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
     let id = VolumeId::of_name("small");
-    let wish = AccessType::Mount { fs: None, flags: Vec::new() };
-    let stage = StageRequest { id, staging: "/staging".to_owned(), wish: wish.clone() };
+    let access_type = AccessType::Mount { fs: None, flags: Vec::new() };
+    let stage = StageRequest { id, staging: "/staging".to_owned(), access_type: access_type.clone() };
     let publish = PublishRequest {
         id,
         staging: "/staging".to_owned(),
         target: "/target".to_owned(),
-        wish,
+        access_type,
         access: TargetAccess::ReadWrite,
         single_target: false,
     };
@@ -108,8 +108,8 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let calls = Calls::new(&registry, "node").expect("fresh names");
     let mut csi = runtime.block_on(async {
         for name in ["small", "large"] {
-            let (id, wish) = (VolumeId::of_name(name), AccessType::Mount { fs: None, flags: Vec::new() });
-            volumes.stage(StageRequest { id, staging: format!("/{name}"), wish }).await.expect("staged");
+            let (id, access_type) = (VolumeId::of_name(name), AccessType::Mount { fs: None, flags: Vec::new() });
+            volumes.stage(StageRequest { id, staging: format!("/{name}"), access_type }).await.expect("staged");
         }
         let routes = node::services(&calls, Readiness::default(), volumes, 0);
         let listener = server::bind(&socket).expect("bound");
