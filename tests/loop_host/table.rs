@@ -37,16 +37,16 @@ impl Dev {
     fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.file.sync_all().unwrap();
         let device = self.device.path();
-        let said = run(program, &arguments.iter().map(|a| if *a == "DEV" { device } else { a }).collect::<Vec<_>>());
+        let output = run(program, &arguments.iter().map(|a| if *a == "DEV" { device } else { a }).collect::<Vec<_>>());
         run("blockdev", &["--flushbufs", device]);
-        said
+        output
     }
 
     fn verify(&self) {
-        let said = self.run("sgdisk", &["-v", "DEV"]);
-        assert!(said.contains("No problems found."), "{said}");
+        let output = self.run("sgdisk", &["-v", "DEV"]);
+        assert!(output.contains("No problems found."), "{output}");
         for complaint in ["Caution", "Warning", "Problem", "damaged", "not aligned"] {
-            assert!(!said.contains(complaint), "{said}");
+            assert!(!output.contains(complaint), "{output}");
         }
     }
 
@@ -58,8 +58,8 @@ impl Dev {
 
     /// How sfdisk reads the table.
     fn sfdisk(&self) -> serde_json::Value {
-        let said: serde_json::Value = serde_json::from_str(&self.run("sfdisk", &["-J", "DEV"])).unwrap();
-        said["partitiontable"].clone()
+        let output: serde_json::Value = serde_json::from_str(&self.run("sfdisk", &["-J", "DEV"])).unwrap();
+        output["partitiontable"].clone()
     }
 
     /// Number, GUID, first byte and size, from sfdisk and from libblkid (through partx), which must agree.
@@ -164,22 +164,22 @@ fn loop_what_we_write_is_what_sgdisk_sfdisk_and_libblkid_read() {
         let table = claimed(dev);
         dev.verify();
         assert_eq!(dev.partitions(), [(1, label().guid, MIB, MIB), (7, VOLUME, 2 * MIB, 8 * MIB)],);
-        let said = dev.run("sgdisk", &["-i", "7", "DEV"]);
+        let output = dev.run("sgdisk", &["-i", "7", "DEV"]);
         for line in [
             format!("Partition GUID code: {} (Unknown)", VOLUME_TYPE.to_string().to_uppercase()),
             format!("Partition unique GUID: {}", VOLUME.to_string().to_uppercase()),
             "Attribute flags: 0001000000000000".to_owned(),
             "Partition name: 'pvc-1'".to_owned(),
         ] {
-            assert!(said.contains(&line), "{line} in {said}");
+            assert!(output.contains(&line), "{line} in {output}");
         }
-        let said = dev.sfdisk();
-        assert_eq!(said["id"].as_str().unwrap().to_lowercase(), DISK.to_string());
+        let output = dev.sfdisk();
+        assert_eq!(output["id"].as_str().unwrap().to_lowercase(), DISK.to_string());
         let sector = u64::from(dev.geometry.sector);
-        assert_eq!(said["firstlba"].as_u64().unwrap() * sector, table.usable().start);
-        assert_eq!((said["lastlba"].as_u64().unwrap() + 1) * sector, table.usable().end);
-        let said = dev.run("blkid", &["-p", "-o", "export", "DEV"]);
-        assert!(said.contains("PTTYPE=gpt") && said.contains(&format!("PTUUID={DISK}")), "{said}");
+        assert_eq!(output["firstlba"].as_u64().unwrap() * sector, table.usable().start);
+        assert_eq!((output["lastlba"].as_u64().unwrap() + 1) * sector, table.usable().end);
+        let output = dev.run("blkid", &["-p", "-o", "export", "DEV"]);
+        assert!(output.contains("PTTYPE=gpt") && output.contains(&format!("PTUUID={DISK}")), "{output}");
     });
 }
 

@@ -137,13 +137,13 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let (answer, answered) = mpsc::channel();
     runtime.spawn(async move { answer.send(csi.node_get_info(NodeGetInfoRequest {}).await.is_ok()) });
     let answered = answered.recv_timeout(AT_MOST);
-    let said = ["/healthz", "/metrics"].map(|path| get(address, path));
+    let output = ["/healthz", "/metrics"].map(|path| get(address, path));
 
     // Before any assertion: whatever hangs must end with the test, even if that fails.
     host.mounts.gate.set_hangs_at(None);
     sick.set_hangs(false);
     assert_eq!(waiting, workers, "both wait for a disk");
-    let [health, metrics] = said.map(|said| said.expect("an answer while a disk hangs"));
+    let [health, metrics] = output.map(|output| output.expect("an answer while a disk hangs"));
     assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
     assert_eq!(answered, Ok(true), "NodeGetInfo waits for a disk");
     for line in
