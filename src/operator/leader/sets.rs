@@ -4,16 +4,12 @@
 //! differs. Only the leader does this.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::PostParams;
 use kube::runtime::events::EventType;
 use kube::{Api, Resource, ResourceExt as _};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::Leader;
@@ -43,10 +39,7 @@ impl Leader {
         store: &Store<K>,
         parsed: &Parsed<K>,
         made: &mut BTreeMap<String, Class>,
-    ) -> bool
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
+    ) -> bool {
         if !store.is_synced() {
             return true;
         }
@@ -128,11 +121,7 @@ impl Leader {
     }
 
     /// An object that is gone has no status.
-    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<Write<K>, OperatorError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-        S: Serialize,
-    {
+    async fn write_status<K: SetStatus>(&self, object: &K, status: &K::Status) -> Result<Write<K>, OperatorError> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
         let what = format!("writing the status of {} {namespace}/{name}", K::kind(&()));

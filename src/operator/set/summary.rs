@@ -1,8 +1,13 @@
 //! What a set or a LocalVolume asks of the whole cluster. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::class::Class;
 use super::offers::{Offers, count};
@@ -74,8 +79,8 @@ impl Summary {
 }
 
 /// A kind of object whose status says what became of it.
-pub trait SetStatus: SetObject {
-    type Status: PartialEq + serde::Serialize;
+pub trait SetStatus: SetObject + Resource<Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned {
+    type Status: PartialEq + Serialize;
 
     /// The name of the work on it, in metrics and logs.
     const WORK: &'static str;
