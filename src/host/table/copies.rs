@@ -129,11 +129,11 @@ fn read_mbr(dev: &Ends<'_>) -> Result<Mbr, IoError> {
     }
     let mut block = vec![0; sector as usize];
     dev.read_at(0, &mut block)?;
-    if block[510..512] != [0x55, 0xaa] {
+    if block[510..512] != codec::BOOT_SIGNATURE {
         return Ok(Mbr::None);
     }
     let used: Vec<&[u8]> = block[446..510].chunks_exact(16).filter(|record| record.iter().any(|b| *b != 0)).collect();
-    let protective = |record: &&[u8]| record[4] == 0xee && record[8..12] == [1, 0, 0, 0];
+    let protective = |record: &&[u8]| record[4] == codec::PROTECTIVE && record[8..12] == [1, 0, 0, 0];
     Ok(match (used.iter().any(protective), used.len()) {
         (true, 1) => Mbr::Protective,
         (true, _) => Mbr::Hybrid,

@@ -19,7 +19,7 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{backup_bytes, mbr_bytes, primary_bytes};
+pub use codec::{BOOT_SIGNATURE, PROTECTIVE, SIGNATURE, backup_bytes, mbr_bytes, primary_bytes};
 pub use copies::{Choice, Mbr, Part, TableCopies, TableRefusal, choose, read_copies};
 pub use error::TableError;
 pub use lba::Lba;
