@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use localpool::device::label::{FORMATTED, LABEL_EXTENT, LABEL_TYPE, MARK, VOLUME_TYPE};
+use localpool::device::label::{FORMATTED, LABEL_EXTENT, LABEL_TYPE, OURS, VOLUME_TYPE};
 use localpool::host::table::{
     Entry, Name, Part, Table, choose, read_copies, repair, wipe_backup, wipe_primary, write_first, write_table,
 };
@@ -51,7 +51,7 @@ impl Dev {
     }
 
     fn chosen(&self) -> Table {
-        let choice = choose(&read_copies(self), &MARK).unwrap();
+        let choice = choose(&read_copies(self), &OURS).unwrap();
         assert_eq!((choice.good, choice.stale), (Part::Primary, vec![]));
         choice.table
     }
@@ -154,7 +154,7 @@ fn volume(start: u64, end: u64) -> Entry {
 fn claimed(dev: &Dev) -> Table {
     let table = Table::new(DISK, dev.geometry()).unwrap().with(1, Some(label())).unwrap();
     let table = table.with(7, Some(volume(2 * MIB, 10 * MIB))).unwrap();
-    write_first(dev, &MARK, &table).unwrap();
+    write_first(dev, &OURS, &table).unwrap();
     table
 }
 
@@ -192,7 +192,7 @@ fn loop_sgdisk_verifies_after_every_edit_of_ours() {
             [(128, Some(other)), (7, Some(volume(2 * MIB, 20 * MIB))), (7, None), (2, Some(volume(2 * MIB, 3 * MIB)))]
         {
             let new = table.with(number, change).unwrap();
-            write_table(dev, &MARK, &table, &new).unwrap();
+            write_table(dev, &OURS, &table, &new).unwrap();
             dev.verify();
             let ours: Vec<_> =
                 new.entries().iter().map(|(n, e)| (*n, e.guid, e.extent.start, e.extent.len())).collect();
@@ -249,7 +249,7 @@ fn loop_a_table_of_sgdisk_decodes_and_its_partitions_survive_our_edit_unchanged(
         assert_eq!(theirs.extent, Extent { start: 30 * MIB, end: 40 * MIB });
 
         let before = [2, 4].map(|number| dev.run("sgdisk", &["-i", &number.to_string(), "DEV"]));
-        write_table(dev, &MARK, &old, &old.with(3, Some(volume(2 * MIB, 30 * MIB))).unwrap()).unwrap();
+        write_table(dev, &OURS, &old, &old.with(3, Some(volume(2 * MIB, 30 * MIB))).unwrap()).unwrap();
         dev.verify();
         assert_eq!([2, 4].map(|number| dev.run("sgdisk", &["-i", &number.to_string(), "DEV"])), before);
         assert_eq!(dev.partitions().iter().map(|part| part.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -293,12 +293,12 @@ fn loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid() {
                 &vec![0; usize::try_from(2 * sector).unwrap().min(usize::try_from(SIZE - start).unwrap())],
             )
             .unwrap();
-            repair(dev, &MARK, &choose(&read_copies(dev), &MARK).unwrap().table).unwrap();
+            repair(dev, &OURS, &choose(&read_copies(dev), &OURS).unwrap().table).unwrap();
             dev.verify();
         }
         assert_eq!(dev.chosen(), table);
-        wipe_primary(dev, &MARK, &table).unwrap();
-        wipe_backup(dev, &MARK, &table).unwrap();
+        wipe_primary(dev, &OURS, &table).unwrap();
+        wipe_backup(dev, &OURS, &table).unwrap();
         let probe = Command::new("blkid").args(["-p", dev.device.path()]).output().unwrap();
         assert_eq!((probe.status.code(), probe.stdout.len()), (Some(2), 0), "blkid finds nothing");
     });

@@ -24,5 +24,5 @@ pub use copies::{Choice, Mbr, Part, TableCopies, TableRefusal, choose, read_copi
 pub use error::TableError;
 pub use lba::Lba;
 pub use name::Name;
-pub use partitions::{Entry, Mark, SLOTS, Table};
+pub use partitions::{Entry, Ours, SLOTS, Table};
 pub use write::{TableWriteError, repair, unchanged, wipe_backup, wipe_primary, write_first, write_table};
