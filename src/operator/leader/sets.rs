@@ -62,8 +62,11 @@ impl Leader {
             }
             let may_write = self.may_write(&whose).await;
             if may_write == Some(true) {
-                let written = self.metrics.note(K::WORK, self.write_status(&**object, &status).await).is_some();
-                is_done &= written && self.write_events(object.object_ref(&()), "Claim", &events).await;
+                is_done &= match self.metrics.note(K::WORK, self.write_status(&**object, &status).await) {
+                    Some(Write::Done(_)) => self.write_events(object.object_ref(&()), "Claim", &events).await,
+                    Some(Write::Changed) => true,
+                    None => false,
+                };
             }
             is_done &= may_write.is_some();
         }
