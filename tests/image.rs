@@ -122,9 +122,9 @@ impl Image {
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{program} {args:?}: {}: {said}", done.status);
-        said
+        let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{program} {args:?}: {}: {text}", done.status);
+        text
     }
 }
 

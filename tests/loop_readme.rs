@@ -72,13 +72,13 @@ DISK=
     let done = Command::new("bash").args(["-c", &script]).output().unwrap();
     let (out, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}\n{errors}");
-    let said: Vec<String> = out.lines().map(plain).collect();
+    let text: Vec<String> = out.lines().map(plain).collect();
     // The remaining seconds differ at each look.
     let rest = |line: &str| Regex::new("for [0-9]+ s more").unwrap().replace(line, "for N s more").into_owned();
-    let said: Vec<String> = said.iter().map(|line| rest(line)).collect();
+    let text: Vec<String> = text.iter().map(|line| rest(line)).collect();
     for block in [alone, young, claimed, released] {
         for line in wanted(block) {
-            assert!(said.contains(&rest(&line)), "README says {line:?}, and what came is {out}");
+            assert!(text.contains(&rest(&line)), "README says {line:?}, and what came is {out}");
         }
     }
     assert!(!folder.exists(), "the last lines leave {}", folder.display());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use localpool::device::{Discovery, Owner, record::judged_record};
+use localpool::device::{Discovery, Owner};
 use localpool::host::{Host, RealFilesystems, RealHost, Roots, StateDir, sysfs::scan};
 use localpool_testing::machines;
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn resync(lab: &Lab, report: &mut Report) -> Result<()> {
     let (mut looked, mut listed) = (Samples::default(), Samples::default());
     for _ in 0..lab.pace().of(ROUNDS) {
         discovery.all_changed();
-        looked.push(timed(|| Ok(discovery.look(&host, judged_record)?))?);
+        looked.push(timed(|| Ok(discovery.look(&host)?))?);
         listed.push(timed(|| lsblk(lab, None))?);
     }
     let what = format!("Resync of {many} blank loop disks: all of them scanned, read and probed anew");
@@ -137,7 +137,7 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
 
 /// What the agent does at its first look: nothing is remembered.
 fn look(lab: &Lab) -> Result<usize> {
-    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab), judged_record)?;
+    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab))?;
     Ok(set.devices.len())
 }
 

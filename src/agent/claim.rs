@@ -12,7 +12,7 @@ use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::{ElectedClaim, Election, Promise, Rule, SetOutcome, promised};
-use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware, record::judged_record};
+use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware};
 use crate::host::{KernelName, RawDisk, chain};
 
 mod election;
@@ -132,7 +132,7 @@ impl Reconciler {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or(ClaimError::Gone)?;
         self.inform();
-        let now = self.memory.discovery.confirm(&self.host, judged_record, was)?;
+        let now = self.memory.discovery.confirm(&self.host, was)?;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.clone(), now.raw.name.clone());
         let disk = disk_of(devices, &now.raw);

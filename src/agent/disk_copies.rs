@@ -109,8 +109,7 @@ impl Reconciler {
                 _ => None,
             })
         });
-        let found =
-            found.map_err(|hangs| PoolError::Hangs { disk: id.to_string(), hangs })?.map_err(AdminError::Open)?;
+        let found = found.map_err(|hangs| PoolError::Hangs { on: (&id).into(), hangs })?.map_err(AdminError::Open)?;
         let Some(found) = found else { return Ok(None) };
         let mut lines = vec![format!("{} {} as it is: {found}", run.tense("take", "took"), device.raw.path.display())];
         let is_gone = |volume: &VolumeId| match &found {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
-use super::errand::ErrandKey;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::device::{
@@ -17,8 +16,8 @@ use crate::host::{
     timeout::{Late, TimeoutError},
 };
 use crate::pool::{
-    ApplyError, BareClaim, BareDevice, BareError, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing,
-    Unasked, relabel,
+    ApplyError, BareClaim, BareDevice, BareError, ErrandKey, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk,
+    Standing, Unasked, relabel,
 };
 
 /// Why a disk with our label cannot be used now.

@@ -12,7 +12,6 @@ mod checkup_thread;
 mod claim;
 mod decide;
 mod disk_copies;
-mod errand;
 mod health;
 mod inventory;
 mod members;

@@ -8,17 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::decide;
-use super::errand::ErrandKey;
 use super::memory::{Memory, WipedDisk};
 use super::pass_state::PassState;
 use super::question::Question;
 use super::reports::Reports;
 use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
-use crate::device::{
-    Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
-};
+use crate::device::{Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef};
 use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
-use crate::pool::{LabelledDisk, Member, Pool, PoolError};
+use crate::pool::{ErrandKey, LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
@@ -256,7 +253,7 @@ impl Reconciler {
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
-        let mut snapshot = self.memory.discovery.look(&self.host, judged_record)?;
+        let mut snapshot = self.memory.discovery.look(&self.host)?;
         self.withhold_unknown_labels(&mut snapshot);
         Ok(snapshot)
     }
@@ -299,9 +296,8 @@ impl Reconciler {
         work: impl FnOnce() -> Result<(), E> + Send + 'static,
     ) -> Result<(), E> {
         let on = on.into();
-        let disk = on.to_string();
-        let hangs = |hangs| Err(PoolError::Hangs { disk, hangs }.into());
-        self.errand(on, work).unwrap_or_else(hangs)
+        let hangs = |hangs| Err(PoolError::Hangs { on: on.clone(), hangs }.into());
+        self.errand(on.clone(), work).unwrap_or_else(hangs)
     }
 
     /// Releases a disk; the next look reads it again.

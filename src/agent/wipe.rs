@@ -11,7 +11,7 @@ use self::error::WipeError;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::claim::{ElectedWipe, NodeMatch, Ripeness, Rule};
-use crate::device::{Device, Memo, Snapshot, Verdict, record::judged_record};
+use crate::device::{Device, Memo, Snapshot, Verdict};
 use crate::host::{
     Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
     table::{Mbr, TableError, read_copies},
@@ -82,13 +82,13 @@ impl Reconciler {
     /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
     fn wipe_one(&mut self, was: &Device) -> Result<String, WipeError> {
         self.inform();
-        let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was)?;
+        let now = self.memory.discovery.confirm_unchanged(&self.host, was)?;
         let Probe::Looked(contents) = &now.probe else { return Err(WipeError::NotKnown) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
         let wiped = self.errand_now(&now.id, move |late| destroy(&*host, &raw, &found, late));
         wiped??;
         self.memory.wrote(&now.raw.name);
-        let blank = self.memory.discovery.confirm(&self.host, judged_record, &now);
+        let blank = self.memory.discovery.confirm(&self.host, &now);
         blank.map_err(WipeError::StillThere)?;
         Ok(description(contents))
     }

@@ -108,7 +108,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::device::{Discovery, Owner, Reason, record::judged_record, sample::unclaimed};
+    use crate::device::{Discovery, Owner, Reason, sample::unclaimed};
     use crate::host::{FsKind, Geometry, Host, fake::FakeHost};
 
     const DEFAULT: Duration = Duration::from_secs(60);
@@ -222,7 +222,7 @@ mod tests {
                 let made = host.filesystems().make(FsKind::Ext4, Path::new("/dev/sda"), Uuid::nil());
                 made.expect("nobody has it");
             }
-            let set = discovery.look(&host, judged_record).expect("looks");
+            let set = discovery.look(&host).expect("looks");
             list.look(set.at, &set.devices);
             let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
             ripened.extend(ripe.map(|device| (second, device.raw.name.clone())));

@@ -18,7 +18,7 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 /// One capability: how the volume is to be used, and in which mode.
 #[derive(Clone, Debug)]
 pub struct Capability {
-    pub wish: AccessType,
+    pub access_type: AccessType,
     pub single_target: bool,
 }
 
@@ -65,7 +65,7 @@ pub fn access(capability: Option<&VolumeCapability>) -> Result<Capability, Error
         }
         Mode::Unknown => return invalid("volume_capability.access_mode.mode is missing or unknown"),
     }
-    let wish = match &capability.access_type {
+    let access_type = match &capability.access_type {
         None => return invalid("volume_capability has neither `mount` nor `block`"),
         Some(CsiAccessType::Block(_)) => AccessType::Block,
         Some(CsiAccessType::Mount(mount)) => {
@@ -75,14 +75,14 @@ pub fn access(capability: Option<&VolumeCapability>) -> Result<Capability, Error
             AccessType::Mount { fs: filesystem(&mount.fs_type)?, flags: mount.mount_flags.clone() }
         }
     };
-    Ok(Capability { wish, single_target: mode == Mode::SingleNodeSingleWriter })
+    Ok(Capability { access_type, single_target: mode == Mode::SingleNodeSingleWriter })
 }
 
 /// Reads all capabilities of a request that creates a volume or asks about one: they must agree.
 pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
     let mut wanted = None;
     for capability in capabilities {
-        let usage = match access(Some(capability))?.wish {
+        let usage = match access(Some(capability))?.access_type {
             AccessType::Block => WantedUsage::Block,
             AccessType::Mount { fs, .. } => WantedUsage::Mount(fs),
         };

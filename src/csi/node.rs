@@ -52,9 +52,9 @@ impl Node for NodeService {
         let request = request.into_inner();
         required("volume_id", &request.volume_id)?;
         let staging = path("staging_target_path", &request.staging_target_path)?.to_owned();
-        let wish = access(request.volume_capability.as_ref())?.wish;
+        let access_type = access(request.volume_capability.as_ref())?.access_type;
         let id = volume_id(&request.volume_id)?;
-        self.volumes.stage(StageRequest { id, staging, wish }).await?;
+        self.volumes.stage(StageRequest { id, staging, access_type }).await?;
         Ok(Response::new(NodeStageVolumeResponse {}))
     }
 
@@ -85,7 +85,7 @@ impl Node for NodeService {
             id,
             staging: request.staging_target_path,
             target,
-            wish: access.wish,
+            access_type: access.access_type,
             access: TargetAccess::of(request.readonly),
             single_target: access.single_target,
         };

@@ -7,7 +7,7 @@ use super::driver::{self, Clients, Driver, call};
 use super::error::DemoError;
 use super::lab::Lab;
 use super::report::Report;
-use super::volumes::{DemoVolume, Growth, StepDone, Wish};
+use super::volumes::{DemoVolume, Growth, StepDone, VolumeKind};
 use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 use crate::device::Size;
 use crate::host::{FsKind, TimedCommand};
@@ -27,7 +27,7 @@ const DISKS: [(&str, u64, &str); 3] = [
 
 const NEIGHBOURS: [&str; 3] = ["neighbour-1", "neighbour-2", "neighbour-3"];
 
-const CARVED: Wish = Wish {
+const CARVED: VolumeKind = VolumeKind {
     label: "",
     disk: 2,
     class: "demo-carved",
@@ -38,11 +38,11 @@ const CARVED: Wish = Wish {
 };
 
 /// Block, ext4 and xfs on the layout where volumes grow, and a filesystem on each layout with fixed sizes.
-const WISHES: [Wish; 5] = [
-    Wish { label: "carved-block", ..CARVED },
-    Wish { label: "carved-ext4", fs: Some(FsKind::Ext4), ..CARVED },
-    Wish { label: "carved-xfs", fs: Some(FsKind::Xfs), size: 320 * MIB, grow_to: 448 * MIB, ..CARVED },
-    Wish {
+const KINDS: [VolumeKind; 5] = [
+    VolumeKind { label: "carved-block", ..CARVED },
+    VolumeKind { label: "carved-ext4", fs: Some(FsKind::Ext4), ..CARVED },
+    VolumeKind { label: "carved-xfs", fs: Some(FsKind::Xfs), size: 320 * MIB, grow_to: 448 * MIB, ..CARVED },
+    VolumeKind {
         label: "slots-ext4",
         disk: 1,
         class: "demo-slots",
@@ -51,7 +51,7 @@ const WISHES: [Wish; 5] = [
         grow_to: 400 * MIB,
         how: "took a free slot",
     },
-    Wish {
+    VolumeKind {
         label: "whole-xfs",
         disk: 0,
         class: "demo-whole",
@@ -97,14 +97,14 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), DemoError> {
 /// made between them, and deleted again.
 async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result<Vec<DemoVolume>, DemoError> {
     let (mut volumes, mut neighbours) = (Vec::new(), Vec::new());
-    for wish in WISHES {
-        let disk = &lab.disks()[wish.disk];
-        let (volume, done) = DemoVolume::create(clients, disk, wish).await?;
+    for kind in KINDS {
+        let disk = &lab.disks()[kind.disk];
+        let (volume, done) = DemoVolume::create(clients, disk, kind).await?;
         report_step(report, "CreateVolume", &volume, &done);
         volumes.push(volume);
-        if wish.class == CARVED.class {
-            let size = wish.grow_to - wish.size;
-            let neighbour = Wish { label: NEIGHBOURS[neighbours.len()], size, grow_to: size, ..CARVED };
+        if kind.class == CARVED.class {
+            let size = kind.grow_to - kind.size;
+            let neighbour = VolumeKind { label: NEIGHBOURS[neighbours.len()], size, grow_to: size, ..CARVED };
             neighbours.push(DemoVolume::create(clients, disk, neighbour).await?.0);
         }
     }
@@ -172,7 +172,7 @@ async fn take_away(
         volume.unstage(clients, lab).await?;
     }
     for volume in volumes {
-        let done = volume.delete(clients, &lab.disks()[volume.wish.disk]).await?;
+        let done = volume.delete(clients, &lab.disks()[volume.kind.disk]).await?;
         report_step(report, "DeleteVolume", volume, &done);
     }
     Ok(())
@@ -292,7 +292,7 @@ async fn erased(
     }
     for volume in volumes {
         let begun = Instant::now();
-        let content = lab.disks()[volume.wish.disk].content(volume.extent)?;
+        let content = lab.disks()[volume.kind.disk].content(volume.extent)?;
         if content.not_zero > 0 {
             let words = format!("{} of its bytes are not zero after it was erased", content.not_zero);
             return Err(DemoError::wrong(volume.label(), words));

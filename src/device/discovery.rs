@@ -1,6 +1,6 @@
 //! The looks at a machine's disks: the one file here that asks a `Host`.
 //!
-//! Takes in a host and a reader of records, gives out every device with its verdict. Content is read
+//! Takes in a host, gives out every device with its verdict. Content is read
 //! only where it can still decide, and what denies a device is believed for a while; what would free a
 //! device for a claim is read again at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
@@ -19,19 +19,19 @@ use super::duplicate::{self, Identities};
 use super::id;
 use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
+use super::record::judged_record;
 use super::remembered::{Memo, Remembered};
 use crate::host::{
     Access, BlockDevice, DeviceKind, Host, Incarnation, KernelName, Probe, ProbeResult, RawDisk, chain,
     timeout::{self, Timeouts},
 };
 
-/// Reads what a device says of itself; the codec of tables and labels offers it.
-pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
-
 /// What the looks at one machine remember of each other.
 #[derive(Debug)]
 pub struct Discovery {
     owner: Owner,
+    /// Reads what a device says of itself.
+    read: fn(&dyn BlockDevice) -> Evidence,
     /// The devices that are claimed bare.
     bare: BTreeSet<DiskId>,
     /// Those that were, and may have a tenant's bytes on them.
@@ -71,7 +71,6 @@ enum Scope<'s> {
 /// The input of one look.
 struct LookInput<'l, 'r> {
     host: &'l Arc<dyn Host>,
-    read: ReadRecord,
     scope: Scope<'l>,
     machine: &'l Machine<'r>,
     raws: &'r [RawDisk],
@@ -83,6 +82,7 @@ impl Discovery {
     pub fn new(owner: Owner, keep: Duration) -> Self {
         Self {
             owner,
+            read: judged_record,
             bare: BTreeSet::new(),
             given_up: BTreeSet::new(),
             identities: Identities::new(),
@@ -143,14 +143,14 @@ impl Discovery {
         self.cache.all_changed();
     }
 
-    pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<Snapshot, DiscoveryError> {
-        self.look_within(host, read, Scope::All)
+    pub fn look(&mut self, host: &Arc<dyn Host>) -> Result<Snapshot, DiscoveryError> {
+        self.look_within(host, Scope::All)
     }
 
     /// The last look before a claim: the device as it is now, read again, if it still is the one that was
     /// decided on, and free.
-    pub fn confirm(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
-        let now = self.look_again(host, read, was)?;
+    pub fn confirm(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
+        let now = self.look_again(host, was)?;
         match now.free() {
             Ok(()) => Ok(now),
             Err(why) => Err(DiscoveryError::NotFree { name: now.raw.name, why }),
@@ -158,13 +158,8 @@ impl Discovery {
     }
 
     /// The last look before a disk is wiped: read again, it must be in all as it was when that was decided.
-    pub fn confirm_unchanged(
-        &mut self,
-        host: &Arc<dyn Host>,
-        read: ReadRecord,
-        was: &Device,
-    ) -> Result<Device, DiscoveryError> {
-        let now = self.look_again(host, read, was)?;
+    pub fn confirm_unchanged(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
+        let now = self.look_again(host, was)?;
         let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.believed.clone());
         if state(&now) == state(was) {
             return Ok(now);
@@ -180,13 +175,13 @@ impl Discovery {
     }
 
     /// The same device, read again, whatever is on it by now.
-    fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
+    fn look_again(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
             DeviceKind::Partition(partition) => Some(&partition.disk),
             _ => None,
         };
-        let set = self.look_within(host, read, Scope::One { name: &name, disk })?;
+        let set = self.look_within(host, Scope::One { name: &name, disk })?;
         let Some(now) = set.devices.into_iter().find(|device| device.raw.name == name) else {
             return Err(DiscoveryError::Gone { name });
         };
@@ -197,12 +192,7 @@ impl Discovery {
         Ok(now)
     }
 
-    fn look_within(
-        &mut self,
-        host: &Arc<dyn Host>,
-        read: ReadRecord,
-        scope: Scope<'_>,
-    ) -> Result<Snapshot, DiscoveryError> {
+    fn look_within(&mut self, host: &Arc<dyn Host>, scope: Scope<'_>) -> Result<Snapshot, DiscoveryError> {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
@@ -213,7 +203,7 @@ impl Discovery {
         let known: HashMap<&KernelName, Memo<ReadContent>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
-        let look = LookInput { host, read, scope, machine: &machine, raws: &raws, known: &known };
+        let look = LookInput { host, scope, machine: &machine, raws: &raws, known: &known };
         let mut records = self.records(&look);
         let probes = self.probes(&look, &mut records);
         if let Scope::All = scope {
@@ -230,7 +220,7 @@ impl Discovery {
 
     /// What the devices that may carry a record say of themselves, by kernel name.
     fn records<'r>(&mut self, look: &LookInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
-        let LookInput { host, read, scope, machine, raws, known } = *look;
+        let LookInput { host, scope, machine, raws, known } = *look;
         let recorded = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
@@ -243,9 +233,7 @@ impl Discovery {
                 continue;
             }
             let remembered = known.get(&raw.name).and_then(|cached| cached.what.record.clone());
-            if let Some(record) =
-                remembered.or_else(|| scope.covers(&raw.name).then(|| self.record_of(host, read, raw)))
-            {
+            if let Some(record) = remembered.or_else(|| scope.covers(&raw.name).then(|| self.record_of(host, raw))) {
                 records.insert(&raw.name, record);
             }
         }
@@ -258,7 +246,7 @@ impl Discovery {
         look: &LookInput<'_, 'r>,
         records: &mut HashMap<&'r KernelName, Evidence>,
     ) -> HashMap<&'r KernelName, Probe> {
-        let LookInput { host, read, scope, machine, raws, known } = *look;
+        let LookInput { host, scope, machine, raws, known } = *look;
         let mut probes = HashMap::new();
         for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
             if !machine.needs_probe(raw, records) {
@@ -271,7 +259,7 @@ impl Discovery {
                 // Nothing remembered may free a device: its record is read again with its content.
                 let is_recorded = matches!(records.get(&raw.name), Some(Evidence::Bare | Evidence::GivenUp));
                 if known.contains_key(&raw.name) && machine.may_carry_record(raw) && !is_recorded {
-                    records.insert(&raw.name, self.record_of(host, read, raw));
+                    records.insert(&raw.name, self.record_of(host, raw));
                 }
                 if machine.needs_probe(raw, records) {
                     probes.insert(&raw.name, self.probe_of(host, raw));
@@ -281,8 +269,8 @@ impl Discovery {
         probes
     }
 
-    fn record_of(&mut self, host: &Arc<dyn Host>, read: ReadRecord, raw: &RawDisk) -> Evidence {
-        let (asked, disk) = (Arc::clone(host), raw.clone());
+    fn record_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Evidence {
+        let (asked, disk, read) = (Arc::clone(host), raw.clone(), self.read);
         let open_and_read = move || match asked.open(&disk, Access::Look) {
             Ok(disk) => read(&*disk),
             Err(error) => Evidence::Failed(chain(&error)),

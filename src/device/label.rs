@@ -14,7 +14,7 @@ use super::disk_id::HardwareId;
 use super::node_name::NodeName;
 use super::volume_id::VolumeId;
 use crate::device::set_name::SetName;
-use crate::host::table::Mark;
+use crate::host::table::Ours;
 use crate::host::{Extent, FsKind, RawDisk};
 
 /// Partition type of entry 1.
@@ -32,8 +32,8 @@ pub const LABEL_EXTENT: Extent = Extent { start: 1 << 20, end: 2 << 20 };
 /// Where the first volume or slot may begin.
 pub const DATA_START: u64 = 2 << 20;
 /// What makes a partition table ours.
-pub const MARK: Mark =
-    Mark { label: LABEL_TYPE, extent: LABEL_EXTENT, types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] };
+pub const OURS: Ours =
+    Ours { label: LABEL_TYPE, extent: LABEL_EXTENT, types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] };
 /// Version of the label that this code writes and reads; a newer one is never changed.
 pub const FORMAT: u32 = 1;
 

@@ -1,4 +1,5 @@
-//! What is wrong with the path of a local PersistentVolume of another provisioner: seed 004's checks, in its order.
+//! What is wrong with the path of a local PersistentVolume of another provisioner: the checks of Kubernetes'
+//! proposal for monitoring local volumes, in its order.
 
 use std::path::PathBuf;
 

@@ -173,9 +173,6 @@ fn debian_package(program: &str) -> Option<&'static str> {
         "mkfs.xfs" | "xfs_growfs" => "xfsprogs",
         "mkfs.btrfs" | "btrfs" => "btrfs-progs",
         "losetup" => "mount",
-        "cryptsetup" => "cryptsetup-bin",
-        "mdadm" => "mdadm",
-        "smartctl" => "smartmontools",
         _ => return None,
     })
 }

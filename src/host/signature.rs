@@ -25,16 +25,10 @@ use super::error::{HostError, chain};
 use super::ioctl;
 use super::port::FsIdentity;
 use super::raw::{DeviceKind, Dm, Probe, ProbeResult, RawDisk, Signature};
+use super::table;
 
 /// More results than any real device has; beyond it libblkid loops for ever.
 const MOST_RESULTS: usize = 256;
-/// The magic of a GPT header.
-const GPT_MAGIC: &[u8; 8] = b"EFI PART";
-/// Where the last two bytes of a boot sector are, and their values.
-const BOOT_MAGIC_AT: usize = 510;
-const BOOT_MAGIC: [u8; 2] = [0x55, 0xaa];
-/// The MBR partition type that protects a GPT.
-const PROTECTIVE: u8 = 0xee;
 
 /// Looks at a disk. What cannot be read is `Failed`, never blank.
 pub fn probe(disk: &RawDisk) -> Probe {
@@ -188,18 +182,18 @@ impl Headers {
                 Some(at) if at + 512 <= size => read(at, &mut magic)?,
                 _ => return Ok(false),
             }
-            Ok(&magic == GPT_MAGIC)
+            Ok(&magic == table::SIGNATURE)
         };
         let mut first = [0; 512];
         if size >= 512 {
             read(0, &mut first)?;
         }
-        let boot_magic = first[BOOT_MAGIC_AT..] == BOOT_MAGIC;
+        let boot_magic = first[510..] == table::BOOT_SIGNATURE;
         let types = [450, 466, 482, 498].map(|at| first[at]);
         Ok(Self {
             primary_gpt: has_gpt(Some(512))? || has_gpt(Some(4096))?,
             backup_gpt: has_gpt(size.checked_sub(512))? || has_gpt(size.checked_sub(4096))?,
-            protective_mbr: boot_magic && types.contains(&PROTECTIVE),
+            protective_mbr: boot_magic && types.contains(&table::PROTECTIVE),
             boot_magic,
         })
     }
@@ -249,17 +243,17 @@ mod tests {
     #[test]
     fn a_gpt_header_is_seen_at_either_end_for_either_sector_size() {
         for at in [512, 4096] {
-            assert_eq!(headers(&[(at, GPT_MAGIC)]), Headers { primary_gpt: true, ..Headers::default() });
-            assert_eq!(headers(&[(SIZE - at, GPT_MAGIC)]), Headers { backup_gpt: true, ..Headers::default() });
+            assert_eq!(headers(&[(at, table::SIGNATURE)]), Headers { primary_gpt: true, ..Headers::default() });
+            assert_eq!(headers(&[(SIZE - at, table::SIGNATURE)]), Headers { backup_gpt: true, ..Headers::default() });
         }
-        assert_eq!(headers(&[(1024, GPT_MAGIC)]), Headers::default());
+        assert_eq!(headers(&[(1024, table::SIGNATURE)]), Headers::default());
     }
 
     #[test]
     fn a_protective_mbr_needs_type_and_boot_magic_and_any_of_the_four_entries_will_do() {
         for at in [450, 466, 482, 498] {
-            assert!(headers(&[(at, &[PROTECTIVE]), (510, &BOOT_MAGIC)]).protective_mbr);
-            assert!(!headers(&[(at, &[PROTECTIVE])]).protective_mbr);
+            assert!(headers(&[(at, &[table::PROTECTIVE]), (510, &table::BOOT_SIGNATURE)]).protective_mbr);
+            assert!(!headers(&[(at, &[table::PROTECTIVE])]).protective_mbr);
         }
     }
 

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use kube::Client;
+use kube::api::ListParams;
+use kube::core::ObjectList;
 
 use super::error::OperatorError;
 
@@ -25,6 +27,25 @@ pub(in crate::operator) async fn within<T>(
         Ok(answer) => answer.map_err(OperatorError::api(what)),
         Err(_) => {
             Err(OperatorError::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs())))
+        }
+    }
+}
+
+/// Reads a list page by page, each as `fetch` reads it, until `find` finds something on one.
+pub(in crate::operator) async fn find_in_pages<K: Clone, T, Page>(
+    mut params: ListParams,
+    fetch: impl Fn(ListParams) -> Page,
+    mut find: impl FnMut(Vec<K>) -> Option<T>,
+) -> Result<Option<T>, OperatorError>
+where
+    Page: Future<Output = Result<ObjectList<K>, OperatorError>>,
+{
+    loop {
+        let ObjectList { items, metadata, .. } = fetch(params.clone()).await?;
+        let found = find(items);
+        match metadata.continue_.filter(|token| found.is_none() && !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
         }
     }
 }

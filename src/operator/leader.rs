@@ -2,8 +2,8 @@
 //! volumes whose node was deleted.
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
-//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::{agent_life, deleted_node}`
-//! and `volume::{node_marks, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
+//! could not do everything, or when something is due. `set::{class, summary}`, `pool::{agent_life, deleted_node}`
+//! and `volume::{node_conditions, leftover}` decide and are pure; `sets`, `agents`, `volumes` and `pools` do it, object by
 //! object.
 
 use std::collections::BTreeMap;
@@ -13,29 +13,30 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::agent_pod::{AgentPod, AgentPods};
 use super::client::within;
 use super::error::OperatorError;
+use super::event_writer::EventWriter;
 use super::metrics::Metrics;
 use super::store::Store;
 use super::stores::Stores;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
-use crate::host::{Backoff, chain};
-use crate::operator::pool::agent_life::{self, Silences};
+use crate::host::Backoff;
+use crate::operator::pool::agent_life::Silences;
 use crate::operator::pool::deleted_node::UnusedPools;
-pub use crate::operator::volume::node_marks::DeletedNodePolicy;
+use crate::operator::steady::GRACE;
+pub use crate::operator::volume::node_conditions::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
     event::EventNote,
     watch::{Watched, decoded, keep},
 };
-use crate::volume::DRIVER_NAME;
 
 mod agents;
 mod pools;
@@ -50,15 +51,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long an object stays after nobody asks for it any more.
 const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
-/// How many objects of one kind a pass marks; the next pass follows a second later. When many nodes change at once, what
-/// was known at the beginning of a pass is old at its end, and all its other work waits for it.
+/// How many objects of one kind a pass writes because of their nodes, and how soon the next one follows. When many nodes
+/// change at once, what was known at the beginning of a pass is old at its end, and all its other work waits for it.
 const WRITES: usize = 50;
-
-/// The time of the next pass, where more is to be written.
-fn soon(next: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    let soon = now + SignedDuration::from_secs(1);
-    next.map_or(soon, |next| next.min(soon))
-}
+const NEXT: SignedDuration = SignedDuration::from_secs(1);
 
 /// The work of the leader.
 pub struct Leader {
@@ -68,7 +64,7 @@ pub struct Leader {
     agents: Store<AgentPod>,
     agent_pods: AgentPods,
     objects: VolumeApi,
-    recorder: Recorder,
+    events: EventWriter,
     metrics: Metrics,
     gone: DeletedNodePolicy,
     retention: SignedDuration,
@@ -76,18 +72,33 @@ pub struct Leader {
 }
 
 /// What a pass remembers for the next one.
-#[derive(Default)]
 struct PassMemory {
+    began: Instant,
     unused: UnusedPools,
     silences: Silences,
 }
 
-/// How a pass ended.
+/// How a pass, or a part of it, ended.
 struct Pass {
     /// Nothing has to be tried again.
-    done: bool,
+    is_done: bool,
     /// When there is something to do even if nothing changes.
     due: Option<Timestamp>,
+}
+
+impl Pass {
+    fn done() -> Self {
+        Self { is_done: true, due: None }
+    }
+
+    fn due_at(&mut self, time: impl Into<Option<Timestamp>>) {
+        self.due = self.due.into_iter().chain(time.into()).min();
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.due_at(other.due);
+        Self { is_done: self.is_done && other.is_done, ..self }
+    }
 }
 
 impl Leader {
@@ -99,18 +110,17 @@ impl Leader {
         gone: DeletedNodePolicy,
         identity: &str,
     ) -> Self {
-        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             stores,
             classes: Store::new(|a, b| a == b),
             agents: AgentPod::store(),
             agent_pods,
             objects: VolumeApi::new(client.clone()),
-            recorder: Recorder::new(client.clone(), reporter),
+            events: EventWriter::new(client.clone(), identity),
             metrics,
             gone,
             retention: RETENTION,
-            grace: agent_life::GRACE,
+            grace: GRACE,
             client,
         }
     }
@@ -136,20 +146,21 @@ impl Leader {
         let (mut changes, mut classes, mut agents) =
             (self.stores.changes(), self.classes.changes(), self.agents.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-        let mut memory = PassMemory::default();
+        let (began, unused) = (Instant::now(), UnusedPools::new(self.retention));
+        let mut memory = PassMemory { began, unused, silences: Silences::default() };
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
             classes.mark_unchanged();
             agents.mark_unchanged();
-            let Pass { done, due } = match self.stores.are_synced() && self.classes.is_synced() {
+            let Pass { is_done, due } = match self.stores.are_synced() && self.classes.is_synced() {
                 true => self.pass(&mut memory).await,
-                false => Pass { done: true, due: None },
+                false => Pass::done(),
             };
             let until = due.map_or(Duration::MAX, |due| {
                 Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()
             });
-            let again = backoff.after(!done).map_or(until, |wait| until.min(wait));
+            let again = backoff.after(!is_done).map_or(until, |wait| until.min(wait));
             let _ = tokio::time::timeout(again, async {
                 tokio::select! {
                     () = changes.next() => {}
@@ -163,41 +174,24 @@ impl Leader {
     }
 
     async fn pass(&self, memory: &mut PassMemory) -> Pass {
-        let PassMemory { unused, silences } = memory;
+        let PassMemory { began, unused, silences } = memory;
+        let now = SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX);
         let mut made = BTreeMap::new();
-        let sets = self.sets(&mut made).await;
-        let local_volumes = self.local_volumes(&mut made).await;
-        let (agents, silent) = self.agents(silences).await;
-        let (volumes, leftover) = self.volumes().await;
-        let (pools, unused) = self.unused_pools(unused).await;
-        let done = sets && local_volumes && agents && volumes && pools;
-        Pass { done, due: [silent, leftover, unused].into_iter().flatten().min() }
+        let Stores { sets, read_sets, local_volumes, read_volumes, .. } = &self.stores;
+        let mut is_done = self.statuses(sets, read_sets, &mut made).await;
+        is_done &= self.statuses(local_volumes, read_volumes, &mut made).await;
+        let (agents, volumes) = (self.agents(silences).await, self.volumes().await);
+        Pass { is_done, due: None }.and(agents).and(volumes).and(self.unused_pools(unused, now).await)
     }
 
-    /// Counts a write, and logs what went wrong.
-    fn note<T>(&self, controller: &str, result: Result<T, OperatorError>) -> bool {
-        match result {
-            Ok(_) => {
-                self.metrics.writes.with_label_values(&[controller]).inc();
-                true
-            }
-            Err(error) => {
-                self.metrics.errors.with_label_values(&[controller]).inc();
-                tracing::warn!(controller, "{}; trying again", chain(&error));
-                false
-            }
-        }
-    }
-
-    async fn publish_events(&self, about: ObjectReference, action: &str, events: &[EventNote]) -> bool {
-        let mut done = true;
+    /// Whether all were written.
+    async fn write_events(&self, about: ObjectReference, action: &str, events: &[EventNote]) -> bool {
+        let mut is_done = true;
         for event in events {
-            let event = event.event(action);
-            let request = self.recorder.publish(&event, &about);
-            let published = within("writing an Event", request).await;
-            done &= published.is_ok() || self.note("events", published);
+            let written = self.events.write(&about, action, event).await;
+            is_done &= written.inspect_err(|error| self.metrics.failed("events", error)).is_ok();
         }
-        done
+        is_done
     }
 
     /// The reports of nodes that exist: nobody updates the report of a deleted node.
@@ -209,13 +203,7 @@ impl Leader {
 
     /// Whether objects of a kind may be written; `None`: the API server could not be asked.
     async fn may_write(&self, whose: &Whose) -> Option<bool> {
-        match whose.are_ours().await {
-            Ok(ours) => Some(ours),
-            Err(error) => {
-                self.note("definitions", Err::<(), _>(error));
-                None
-            }
-        }
+        whose.are_ours().await.inspect_err(|error| self.metrics.failed("definitions", error)).ok()
     }
 
     async fn exists(&self, node: &NodeName) -> Result<bool, OperatorError> {

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+use super::error::{OperatorError, error_message};
 use super::stores::Stores;
 use crate::api::crd::{DevicePool, Phase};
 use crate::operator::bytes::signed;
@@ -73,6 +74,26 @@ impl Metrics {
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
         Ok(Self { volumes, abnormal, accepted, marked, unclaimed, silent, deleted_sets, leader, writes, errors })
+    }
+
+    /// Counts a write of a controller. One that failed is logged; `None`: it did.
+    pub fn note<T>(&self, controller: &str, written: Result<T, OperatorError>) -> Option<T> {
+        match written {
+            Ok(done) => {
+                self.writes.with_label_values(&[controller]).inc();
+                Some(done)
+            }
+            Err(error) => {
+                self.failed(controller, &error);
+                None
+            }
+        }
+    }
+
+    /// Counts and logs what a controller failed in.
+    pub fn failed(&self, controller: &str, error: &OperatorError) {
+        self.errors.with_label_values(&[controller]).inc();
+        tracing::warn!(controller, "{}; trying again", error_message(error));
     }
 
     /// Counts the volumes at a scrape, not at each change.

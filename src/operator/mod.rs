@@ -24,6 +24,7 @@ mod disk_orders;
 mod error;
 pub(in crate::operator) mod event;
 pub(in crate::operator) mod event_queue;
+mod event_writer;
 mod health;
 mod identity;
 mod kube_node;
@@ -39,11 +40,13 @@ pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
+pub(in crate::operator) mod steady;
 pub(in crate::operator) mod store;
 pub(in crate::operator) mod stores;
 pub mod volume;
 pub(in crate::operator) mod watch;
 mod watched;
+mod write;
 
 pub use lease::Lease;
 

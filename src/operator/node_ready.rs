@@ -1,24 +1,24 @@
-//! Whether pods can run on a node. Pure.
+//! Whether a node is there, and whether pods can run on it. Pure.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
 use crate::operator::kube_node::ready;
 
-/// What kubelet says of its node, or the node controller in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeReadiness {
+    /// Also while nobody has said anything yet.
     Ready,
     /// kubelet says that it cannot run pods, or the node controller that kubelet does not answer.
     NotReady,
-    /// Nobody has said anything yet.
-    NotSaid,
+    /// Its object does not exist.
+    Gone,
 }
 
-pub fn readiness(node: &Node) -> NodeReadiness {
-    match ready(node) {
-        Some(NodeCondition { status, .. }) if status == "True" => NodeReadiness::Ready,
-        Some(_) => NodeReadiness::NotReady,
-        None => NodeReadiness::NotSaid,
+pub fn readiness(node: Option<&Node>) -> NodeReadiness {
+    match node.map(ready) {
+        None => NodeReadiness::Gone,
+        Some(Some(NodeCondition { status, .. })) if status != "True" => NodeReadiness::NotReady,
+        Some(_) => NodeReadiness::Ready,
     }
 }
 
@@ -36,7 +36,7 @@ pub fn openness(node: &Node) -> Openness {
     let spec = node.spec.as_ref();
     let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
     let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    match readiness(node) {
+    match readiness(Some(node)) {
         NodeReadiness::NotReady => Openness::Closed,
         _ if cordoned => Openness::Closed,
         _ if taints.iter().any(|taint| taint.effect != "PreferNoSchedule") => Openness::Tainted,
@@ -54,14 +54,15 @@ mod tests {
     fn a_node_is_ready_if_its_kubelet_says_so_and_not_if_kubelet_is_silent() {
         let said = |conditions| {
             let node = json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}});
-            readiness(&serde_json::from_value(node).expect("a Node"))
+            readiness(Some(&serde_json::from_value(node).expect("a Node")))
         };
         let ready =
             |status: &str| json!([{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]);
         assert_eq!(said(ready("True")), NodeReadiness::Ready);
         assert_eq!(said(ready("False")), NodeReadiness::NotReady);
         assert_eq!(said(ready("Unknown")), NodeReadiness::NotReady);
-        assert_eq!(said(json!([])), NodeReadiness::NotSaid);
+        assert_eq!(said(json!([])), NodeReadiness::Ready, "nobody has said anything yet");
+        assert_eq!(readiness(None), NodeReadiness::Gone);
     }
 
     #[test]

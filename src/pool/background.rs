@@ -102,7 +102,7 @@ impl Background {
 
     /// Starts a worker on a disk that has something to do and none at it.
     pub fn give(&self, member: &Member) {
-        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || !member.begin_work() {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || !member.worker().begin() {
             return;
         }
         let (member, stopping, reports) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.reports));
@@ -111,7 +111,7 @@ impl Background {
             let is_due = reports.take_in(member.id(), &ended);
             // Only now: what the next worker comes to must not be overtaken by what this one came to.
             if !matches!(ended, Ended::Idle(_)) {
-                member.end_work();
+                member.worker().end();
             }
             reports.worked.notify();
             if is_due {
@@ -125,7 +125,7 @@ impl Background {
     pub fn stop(&self, members: impl Fn() -> Vec<Member>) {
         self.stopping.store(true, Ordering::SeqCst);
         let busy = || -> Vec<String> {
-            let busy = members().into_iter().filter(Member::has_worker);
+            let busy = members().into_iter().filter(|member| member.worker().is_set());
             busy.map(|member| member.id().to_string()).collect()
         };
         if self.reports.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {

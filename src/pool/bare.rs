@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::choose::DiskOffer;
@@ -16,6 +16,7 @@ use super::journal::BareClaim;
 use super::journal_store::JournalStore;
 use super::plan::Site;
 use super::view::{DiskView, Standing, VolumeView};
+use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::{
     DiskId,
@@ -40,8 +41,7 @@ pub struct BareDevice {
     host: Arc<dyn Host>,
     journal: Arc<JournalStore>,
     lock: DeviceLock<BareState>,
-    /// A background worker is busy with it.
-    worker: AtomicBool,
+    pub worker: WorkerFlag,
     /// How many deleted volumes were erased.
     erased: AtomicU64,
 }
@@ -131,7 +131,7 @@ impl BareDevice {
             is_wanted: false,
             held: None,
         };
-        let (worker, erased) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (worker, erased) = (WorkerFlag::default(), AtomicU64::new(0));
         Self { id, host, journal, lock: DeviceLock::new(state), worker, erased }
     }
 
@@ -149,20 +149,6 @@ impl BareDevice {
     pub fn lock_within(&self, timeout: Duration) -> Result<DeviceLockGuard<'_, BareState>, BareError> {
         let stuck = |stuck| BareError::Stuck { disk: self.shown().path(), stuck };
         self.lock.lock_within(timeout).map_err(stuck)
-    }
-
-    pub fn has_worker(&self) -> bool {
-        self.worker.load(Ordering::SeqCst)
-    }
-
-    /// Marks that a worker is on it; `false` if one was already.
-    pub fn begin_work(&self) -> bool {
-        !self.worker.swap(true, Ordering::SeqCst)
-    }
-
-    /// Marks that no worker is on it any more.
-    pub fn end_work(&self) {
-        self.worker.store(false, Ordering::SeqCst);
     }
 
     fn claim(&self) -> Result<BareClaim, BareError> {

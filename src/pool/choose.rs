@@ -104,21 +104,21 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> DiskOffer<D> 
 }
 
 /// Picks a place: carved space first, as it wastes nothing; else the smallest slot that holds the volume.
-pub fn choose<D: Copy>(offers: &[DiskOffer<D>], wish: &Demand) -> Result<(D, Site), NoPlace> {
+pub fn choose<D: Copy>(offers: &[DiskOffer<D>], demand: &Demand) -> Result<(D, Site), NoPlace> {
     if offers.is_empty() {
         return Err(NoPlace::NoDisk);
     }
-    let least = minimum(wish.usage);
-    let required = wish.required.max(least);
-    if let Some(limit) = wish.limit.filter(|limit| *limit < least) {
-        let why = match wish.usage {
+    let least = minimum(demand.usage);
+    let required = demand.required.max(least);
+    if let Some(limit) = demand.limit.filter(|limit| *limit < least) {
+        let why = match demand.usage {
             VolumeUsage::Block => "a partition has at least".to_owned(),
             VolumeUsage::Mount(kind) => format!("a filesystem of type {} needs", kind.name()),
         };
         return Err(NoPlace::Limit { limit, least, why });
     }
     let carved_size = required.checked_next_multiple_of(MIB);
-    let carvable = carved_size.filter(|size| wish.limit.is_none_or(|limit| *size <= limit));
+    let carvable = carved_size.filter(|size| demand.limit.is_none_or(|limit| *size <= limit));
     let rooms: Vec<Room<D>> = offers
         .iter()
         .map(|o| Room { disk: o.disk, free: o.room.clone(), volume_ends: o.volume_ends.clone() })
@@ -128,17 +128,17 @@ pub fn choose<D: Copy>(offers: &[DiskOffer<D>], wish: &Demand) -> Result<(D, Sit
     }
     let places =
         || offers.iter().flat_map(|o| o.places.iter().map(move |(site, extent)| (o.disk, *site, extent.len())));
-    let fits = |len: &u64| *len >= required && wish.limit.is_none_or(|limit| *len <= limit);
+    let fits = |len: &u64| *len >= required && demand.limit.is_none_or(|limit| *len <= limit);
     if let Some((disk, site, _)) = places().filter(|(_, _, len)| fits(len)).min_by_key(|(_, _, len)| *len) {
         return Ok((disk, site));
     }
     let too_large = places().map(|(_, _, len)| len).filter(|len| *len >= required).min();
     let rounded = carved_size.filter(|size| rooms.iter().any(|r| r.free.largest() >= *size));
-    match (wish.limit, too_large.into_iter().chain(rounded).min()) {
+    match (demand.limit, too_large.into_iter().chain(rounded).min()) {
         (Some(limit), Some(least)) => {
             Err(NoPlace::Limit { limit, least, why: "the smallest place that holds the volume has".to_owned() })
         }
-        _ => Err(NoPlace::Full { required, largest: capacity(offers, wish.usage).largest }),
+        _ => Err(NoPlace::Full { required, largest: capacity(offers, demand.usage).largest }),
     }
 }
 

@@ -79,8 +79,8 @@ impl Pool {
         }
         let cordons: Vec<Option<Cordon>> = members.iter().map(|member| self.cordons().of(member.id())).collect();
         let (open, cordoned): (Vec<_>, Vec<_>) = all.into_iter().partition(|offer| cordons[offer.disk].is_none());
-        let wish = wish(request, usage);
-        let refusal = |error| match choose(&cordoned, &wish) {
+        let demand = demand(request, usage);
+        let refusal = |error| match choose(&cordoned, &demand) {
             Ok((index, _)) => match cordons[index].clone() {
                 Some(why) => NoPlace::Cordoned { disk: members[index].id().clone(), why },
                 None => error,
@@ -88,7 +88,7 @@ impl Pool {
             Err(full) if open.is_empty() => full,
             Err(_) => error,
         };
-        let (index, _) = choose(&open, &wish).map_err(refusal)?;
+        let (index, _) = choose(&open, &demand).map_err(refusal)?;
         Ok(Destination::On(members[index].id().clone()))
     }
 
@@ -118,7 +118,7 @@ impl Pool {
         let timeout = if is_alone { DEVICE_LOCK_TIMEOUT } else { SHORT_DEVICE_LOCK_TIMEOUT };
         let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
-        while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {
+        while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &demand(request, usage)) {
             let taken = members[index].create(site, &volume, self.journal(), timeout);
             match self.goes_on(&members[index], taken)? {
                 Attempt::ByUs => {
@@ -199,7 +199,7 @@ impl Pool {
     }
 }
 
-fn wish(request: &CreateRequest, usage: VolumeUsage) -> Demand {
+fn demand(request: &CreateRequest, usage: VolumeUsage) -> Demand {
     Demand { usage, required: request.required, limit: request.limit }
 }
 

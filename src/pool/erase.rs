@@ -50,7 +50,7 @@ pub fn work(member: &LabelledDisk) -> Result<Progress, ApplyError> {
                 Some(job) => (job, true),
                 // Under the lock: who gives work from now on finds no worker, and starts one.
                 None => {
-                    member.end_work();
+                    member.worker.end();
                     return Ok(Progress::Idle);
                 }
             },

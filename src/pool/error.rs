@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::choose::NoPlace;
 use super::earlier::Earlier;
+use super::errand::ErrandKey;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
@@ -52,9 +53,9 @@ pub enum PoolError {
     #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*remaining))]
     BeingZeroed { id: VolumeId, disk: DiskId, remaining: u64 },
     /// It is still being worked on.
-    #[error("disk {disk} has not answered yet")]
+    #[error("{on} has not answered yet")]
     Hangs {
-        disk: String,
+        on: ErrandKey,
         #[source]
         hangs: TimeoutError,
     },

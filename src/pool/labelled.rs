@@ -19,6 +19,7 @@ use super::extents::ExtentSet;
 use super::journal::KnownDisk;
 use super::plan::{PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
+use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::{
     DiskId, VolumeId,
@@ -31,8 +32,7 @@ use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, Disk, RawDis
 pub struct LabelledDisk {
     pub id: DiskId,
     lock: DeviceLock<LabelledState>,
-    /// A background worker is busy with this disk.
-    worker: AtomicBool,
+    pub worker: WorkerFlag,
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
     failed: Mutex<FailedWork>,
@@ -117,7 +117,7 @@ impl LabelledDisk {
             rule,
             wanted: ExtentSet::default(),
         };
-        let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (worker, retries_held) = (WorkerFlag::default(), AtomicBool::new(false));
         let (failed, erased) = (Mutex::default(), AtomicU64::new(0));
         Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased }
     }
@@ -146,20 +146,6 @@ impl LabelledDisk {
     /// Writes another set into the label: the one that owns the disk now.
     pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
         self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
-    }
-
-    pub fn has_worker(&self) -> bool {
-        self.worker.load(Ordering::SeqCst)
-    }
-
-    /// Marks that a worker is on it; `false` if one was already.
-    pub fn begin_work(&self) -> bool {
-        !self.worker.swap(true, Ordering::SeqCst)
-    }
-
-    /// Marks that no worker is on it any more.
-    pub fn end_work(&self) {
-        self.worker.store(false, Ordering::SeqCst);
     }
 
     /// Has the worker try again what somebody holds on it; gives whether there is any.

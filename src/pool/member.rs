@@ -14,6 +14,7 @@ use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
 use super::plan::{adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id, grown};
 use super::view::{DiskView, Standing, VolumeView};
+use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::device::{DiskId, VolumeId};
@@ -245,26 +246,10 @@ impl Member {
         }
     }
 
-    pub fn has_worker(&self) -> bool {
+    pub fn worker(&self) -> &WorkerFlag {
         match self {
-            Self::Labelled(member) => member.has_worker(),
-            Self::Bare(member) => member.has_worker(),
-        }
-    }
-
-    /// Marks that a worker is on it; `false` if one was already.
-    pub fn begin_work(&self) -> bool {
-        match self {
-            Self::Labelled(member) => member.begin_work(),
-            Self::Bare(member) => member.begin_work(),
-        }
-    }
-
-    /// Marks that no worker is on it any more.
-    pub fn end_work(&self) {
-        match self {
-            Self::Labelled(member) => member.end_work(),
-            Self::Bare(member) => member.end_work(),
+            Self::Labelled(member) => &member.worker,
+            Self::Bare(member) => &member.worker,
         }
     }
 }

@@ -155,7 +155,7 @@ impl Pool {
                 // It holds up nothing new, nor that what was on it is deleted: nobody waits for it any more.
                 None if self.journal().has_given_up(disk) && self.journal().knows_volumes() => {
                     return Doubt::GivenUp(format!(
-                        "disk {disk} was given up by `localpool disk release`: the volume is lost unless the disk comes back, and \
+                        "disk {disk} was given up: the volume is lost unless the disk comes back, and \
                          a deletion erases nothing"
                     ));
                 }

@@ -1,5 +1,5 @@
-//! The wiring: each role joins the parts to a process. What the roles share is here: logs, the agent's lock, the time
-//! that a stop may take.
+//! The wiring: each role joins the parts to a process. What the roles share is here: logs, and the time that a stop may
+//! take.
 
 pub mod controller;
 pub mod discovery;
@@ -10,20 +10,18 @@ pub mod metrics;
 pub mod node;
 pub mod observer;
 mod parts;
+mod running;
 mod set_metrics;
 pub mod sets;
 pub mod sidecar;
 pub mod standalone;
 
 use std::future::Future;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-
-use crate::host::{AgentLock, HostError, StateDir};
 
 /// The name of the agent's own socket in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
@@ -99,15 +97,4 @@ async fn with_grace(stop: &CancellationToken, calls: impl Future<Output = Result
             Ok(())
         }
     }
-}
-
-/// Waits until this process is the one that may touch disks.
-fn become_agent(path: &Path) -> Result<(StateDir, AgentLock), HostError> {
-    let state = StateDir::open(path)?;
-    if let Some(lock) = state.try_lock()? {
-        return Ok((state, lock));
-    }
-    tracing::info!(state = %path.display(), "another process is the agent of this state directory; waiting, touching nothing");
-    let lock = state.lock()?;
-    Ok((state, lock))
 }

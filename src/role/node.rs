@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,17 +16,16 @@ use tonic::service::Routes;
 
 use super::host_rules;
 use super::metrics::NodeMetrics;
-use super::parts::Parts;
-use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr, observer};
-use crate::agent::{AgentHandle, Checkup, CheckupHandle, PassReport, Reconciler};
+use super::running::{RunningAgent, become_agent};
+use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, observer};
+use crate::agent::{PassReport, Reconciler};
 use crate::csi::{
-    AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness,
-    proto::{agent::agent_server::AgentServer, identity_server::IdentityServer, node_server::NodeServer},
+    Calls, DRIVER_NAME, IdentityService, NodeService, Readiness,
+    proto::{identity_server::IdentityServer, node_server::NodeServer},
     registration, server,
 };
 use crate::device::{NodeName, Owner};
-
-use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, Roots};
+use crate::host::{AgentLock, Backoff, Host};
 use crate::operator;
 use crate::operator::node::{
     CLUSTER_FILE, NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster,
@@ -86,52 +84,33 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
 
     let (pass_sender, passes) = watch::channel(None);
     metrics.sets.watch(&settings.node, passes.clone());
-    let (look, looked) = watch::channel(0);
-    let ready = readiness.clone();
-    let agent = role.agent(settings.min_age);
-    let (board, (notify, health_changed)) = (metrics.health(), watch::channel(0_u64));
-    let checkup = Checkup::new(Arc::clone(&role.host), Arc::clone(&role.pool), board.clone(), agent.reports());
-    let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
-    let (checkups, checkup_thread) =
-        CheckupHandle::start(checkup, Some(mounts), move || notify.send_modify(|count| *count += 1));
-    let after_pass = checkups.clone();
-    let (agent_handle, thread) = role.start(agent, move |pass| {
-        pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass))));
-        look.send_modify(|count| *count += 1);
-        ready.set_ready();
-        after_pass.due();
-    })?;
+    let (agent, disks) = (role.agent(settings.min_age), (&role.host, &role.pool));
+    let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
+    let mut agent = RunningAgent::start(agent, disks, metrics.health(), readiness.clone(), &stop, on_pass)?;
 
     let NodeRole { client, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (operator, inbox) =
-        NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
-    let operator = operator.with_health(board.clone(), health_changed, checkups.clone());
+        NodeOperator::new(client.clone(), Arc::clone(&pool), agent.handle.clone(), locks.clone(), metrics.writes());
+    let operator = operator.with_health(agent.board.clone(), agent.health_changed.clone(), agent.checkups.clone());
     let operator = tokio::spawn(operator.run(inbox, passes.clone()));
     let operator_handle = operator.abort_handle();
-    let mut parts = Parts::default();
-    parts.add_thread("the agent's thread", thread);
-    parts.add_thread("the checkup's thread", checkup_thread);
-    parts.add("the side of Kubernetes", operator);
+    agent.parts.add("the side of Kubernetes", operator);
 
     // kubelet immediately asks for what only the first look can find out.
     let mut first = passes;
     tokio::select! {
         Ok(_) = first.wait_for(Option::is_some) => {}
         () = stop.cancelled() => {}
-        why = parts.end() => return Err(why),
+        why = agent.parts.end() => return Err(why),
     }
-    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board.clone());
+    let volumes = NodeVolumes::new(Arc::clone(host), pool, locks).with_health(agent.board.clone());
     let csi = services(&calls, readiness, volumes, settings.max_volumes);
-    let looks = Looks { looked, stop: stop.clone() };
-    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_for_service).with_health(board);
-    let served = sockets(&settings, csi, Routes::new(AgentServer::new(own)), &stop)?;
+    let served = sockets(&settings, csi, agent.service(), &stop)?;
     let web = async { web.await?.context("serving HTTP") };
-    let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
+    let ended = agent.parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
     operator_handle.abort();
-    checkups.stop();
-    agent_handle.stop();
-    parts.ended().await;
+    agent.stop().await;
     ended
 }
 
@@ -149,11 +128,7 @@ impl NodeRole {
     /// Waits for the agent's lock, and at the first start on a node for the API server. `None`: stopped meanwhile.
     async fn open(settings: &NodeSettings, stop: &CancellationToken) -> Result<Option<Self>> {
         let NodeSettings { node, state_dir, udev_rules_dir, lvm_dir, .. } = settings.clone();
-        let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
-        let (state, lock) = tokio::select! {
-            locked = locked => locked.context("taking the agent's lock")??,
-            () = stop.cancelled() => return Ok(None),
-        };
+        let Some((state, lock)) = become_agent(state_dir, stop).await? else { return Ok(None) };
         let write = move || host_rules::install_all(udev_rules_dir.as_deref(), lvm_dir.as_deref());
         tokio::task::spawn_blocking(write).await.context("writing the rules of the host")?;
         let host = observer::machine_after(state, &lock);
@@ -175,15 +150,6 @@ impl NodeRole {
         let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
         let ask = ask_promises(client.clone(), node, runtime.clone());
         agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask))
-    }
-
-    fn start(
-        &self,
-        agent: Reconciler,
-        on_pass: impl FnMut(&PassReport) + Send + 'static,
-    ) -> Result<(AgentHandle, JoinHandle<()>)> {
-        let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-        Ok(AgentHandle::start(agent, Arc::clone(&self.pool), Some(events), on_pass))
     }
 }
 

@@ -9,21 +9,17 @@ use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use super::parts::Parts;
-use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, observer, sets};
-use crate::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
+use super::running::{RunningAgent, become_agent};
+use super::{AGENT_SOCKET, LogFormat, log_to_stderr, machine, observer, sets};
+use crate::agent::Reconciler;
 use crate::claim::Rule;
 use crate::csi::{
-    AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness,
-    proto::{
-        agent::agent_server::AgentServer, controller_server::ControllerServer, identity_server::IdentityServer,
-        node_server::NodeServer,
-    },
+    ControllerService, IdentityService, NodeService, Readiness,
+    proto::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer},
     server,
 };
 use crate::device::{NodeName, Owner};
 use crate::health::Board;
-use crate::host::{DeviceEvents, MountEvents, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
@@ -59,12 +55,7 @@ fn read_sets(path: &Path, node: &NodeName) -> Result<Vec<Rule>> {
 }
 
 async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: CancellationToken) -> Result<()> {
-    let state_dir = settings.state_dir.clone();
-    let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
-    let (state, lock) = tokio::select! {
-        locked = locked => locked.context("taking the agent's lock")??,
-        () = stop.cancelled() => return Ok(()),
-    };
+    let Some((state, lock)) = become_agent(settings.state_dir.clone(), &stop).await? else { return Ok(()) };
     let (state, cluster) =
         tokio::task::spawn_blocking(move || machine::identity(&state).map(|identity| (state, identity))).await??;
     let host = observer::machine_after(state, &lock);
@@ -73,36 +64,17 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let csi_socket = server::bind(&settings.socket)?;
     let agent_socket = server::bind(&settings.state_dir.join(AGENT_SOCKET))?;
 
-    let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
     let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
-    let ready = readiness.clone();
-    let (look, looked) = tokio::sync::watch::channel(0);
-    let looks = Looks { looked, stop: stop.clone() };
-    let board = Board::default();
-    let checkup = Checkup::new(Arc::clone(&host), Arc::clone(&pool), board.clone(), agent.reports());
-    let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
-    // Whoever asks gets what is on the board: nobody waits for a change.
-    let (checkups, checkup_thread) = CheckupHandle::start(checkup, Some(mounts), || {});
-    let after_pass = checkups.clone();
-    let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |_| {
-        ready.set_ready();
-        look.send_modify(|count| *count += 1);
-        after_pass.due();
-    });
-    let mut parts = Parts::default();
-    parts.add_thread("the agent's thread", thread);
-    parts.add_thread("the checkup's thread", checkup_thread);
+    let mut agent = RunningAgent::start(agent, (&host, &pool), Board::default(), readiness.clone(), &stop, |_| {})?;
 
     let locks = VolumeLocks::default();
-    let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(board.clone());
-    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks).with_health(board.clone());
+    let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(agent.board.clone());
+    let node_volumes = NodeVolumes::new(host, pool, locks).with_health(agent.board.clone());
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(
-        AgentService::new(agent_handle.clone(), pool, looks, sets::read_for_service).with_health(board),
-    ));
+    let own = agent.service();
     tracing::info!(socket = %settings.socket.display(), node = settings.node.as_str(), "serving CSI");
 
     let both = async {
@@ -112,9 +84,7 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
         );
         sockets.map(|_| ()).context("serving CSI")
     };
-    let ended = parts.serve(&stop, both).await;
-    checkups.stop();
-    agent_handle.stop();
-    parts.ended().await;
+    let ended = agent.parts.serve(&stop, both).await;
+    agent.stop().await;
     ended
 }

@@ -68,7 +68,7 @@ impl NodeVolumes {
 
     pub async fn stage(&self, request: StageRequest) -> Result<(), Error> {
         let staging = checked_path("staging_target_path", &request.staging)?;
-        self.locked(request.id, move |work| work.stage(request.id, &staging, &request.wish)).await
+        self.locked(request.id, move |work| work.stage(request.id, &staging, &request.access_type)).await
     }
 
     pub async fn unstage(&self, id: VolumeId, staging: &str) -> Result<(), Error> {

@@ -46,8 +46,8 @@ pub fn checked_path(field: &str, text: &str) -> Result<PathBuf, Error> {
 }
 
 /// The filesystem to mount: the one that the volume was made for, which a request may repeat but not change.
-pub fn agreed(usage: VolumeUsage, wish: &AccessType) -> Result<Option<FsKind>, Error> {
-    match (usage, wish) {
+pub fn agreed(usage: VolumeUsage, access_type: &AccessType) -> Result<Option<FsKind>, Error> {
+    match (usage, access_type) {
         (VolumeUsage::Block, AccessType::Block) => Ok(None),
         (VolumeUsage::Mount(made), AccessType::Mount { fs, .. }) if fs.is_none_or(|fs| fs == made) => Ok(Some(made)),
         (VolumeUsage::Mount(made), AccessType::Mount { .. }) => {

@@ -10,7 +10,7 @@ use crate::host::{FsUsage, TargetAccess};
 pub struct StageRequest {
     pub id: VolumeId,
     pub staging: String,
-    pub wish: AccessType,
+    pub access_type: AccessType,
 }
 
 /// NodePublishVolume, parsed.
@@ -19,7 +19,7 @@ pub struct PublishRequest {
     pub id: VolumeId,
     pub staging: String,
     pub target: String,
-    pub wish: AccessType,
+    pub access_type: AccessType,
     pub access: TargetAccess,
     /// RWOP: a second target is refused.
     pub single_target: bool,

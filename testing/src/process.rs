@@ -18,7 +18,7 @@ pub fn attempt(program: &str, args: &[&str]) -> Result<String, String> {
 /// Runs a tool for a test; if the tool fails, so does the test.
 #[track_caller]
 pub fn run(program: &str, args: &[&str]) -> String {
-    attempt(program, args).unwrap_or_else(|said| panic!("{said}"))
+    attempt(program, args).unwrap_or_else(|output| panic!("{output}"))
 }
 
 /// A process that is killed when this is dropped.

@@ -109,8 +109,8 @@ impl Work {
             let status = found.status?;
             let available =
                 status.conditions.iter().find(|c| c.type_ == "Available" && c.observed_generation == generation)?;
-            let said = format!("{:?} {} {}", status.phase, available.status, available.reason);
-            (said == expected).then(|| available.message.clone())
+            let shown = format!("{:?} {} {}", status.phase, available.status, available.reason);
+            (shown == expected).then(|| available.message.clone())
         })
         .await
     }

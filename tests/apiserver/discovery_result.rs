@@ -27,13 +27,13 @@ type Results = Api<LocalVolumeDiscoveryResult>;
 
 /// As an agent sends it, with more facts.
 fn with(path: &str, verdict: &str, refusal: Option<&str>, more: Value) -> DeviceRow {
-    let mut said = json!({
+    let mut row = json!({
         "path": path, "link": format!("/dev/disk/by-id/of-{}", path.rsplit('/').next().expect("a name")),
         "diskId": format!("wwid-{path}"), "verdict": verdict, "refusal": refusal, "size": 1_u64 << 40, "type": "disk",
         "attachment": "Unknown", "sectorSize": 512, "physicalSectorSize": 512, "discard": false,
     });
-    said.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-    serde_json::from_value(said).expect("a row")
+    row.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    serde_json::from_value(row).expect("a row")
 }
 
 fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {

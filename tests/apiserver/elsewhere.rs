@@ -14,8 +14,8 @@ use crate::sim::SimNode;
 
 /// Waits until the node's DevicePool contains these words anywhere.
 pub async fn says(stage: &Stage, node: &str, words: &str) {
-    let said = |pool: &DevicePool| serde_json::to_string(&pool.status).expect("JSON").contains(words);
-    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| said(&pool))).await;
+    let is_said = |pool: &DevicePool| serde_json::to_string(&pool.status).expect("JSON").contains(words);
+    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| is_said(&pool))).await;
 }
 
 /// Another provisioner's PersistentVolume, on nodes with that label.

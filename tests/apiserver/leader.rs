@@ -274,7 +274,7 @@ async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
     assert!(seen.condition.word() == "NodeGone", "{:?}", seen.condition);
     for answer in [stage.volumes.delete(id).await, stage.volumes.create(wanted(&name, on(&node))).await.map(|_| ())] {
         let words = format!("localpool volume abandon {id}");
-        assert!(matches!(&answer, Err(Error::Precondition(said)) if said.contains(&words)), "{answer:?}");
+        assert!(matches!(&answer, Err(Error::Precondition(refusal)) if refusal.contains(&words)), "{answer:?}");
     }
     let marked = stage.objects.get(&id.to_string()).await.expect("it is there");
     let dry = abandon(stage.client.clone(), id, Run::Dry).await.expect("it could be given up");

@@ -1,4 +1,4 @@
-//! PersistentVolumes that are marked: seed 004, with the real monitor, and an agent on a fake machine. The monitor writes
+//! PersistentVolumes that are marked, with the real monitor, and an agent on a fake machine. The monitor writes
 //! to all objects, those of other tests too, so each of these tests is alone.
 
 use std::collections::BTreeMap;

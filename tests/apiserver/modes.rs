@@ -81,8 +81,8 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     let refused = stage.volumes.create(wrong.clone()).await.expect_err("its set allows Block only");
     let words =
         format!("node {}: the sets of class {class} that have disks there allow volumeMode Block only", block.name);
-    let told = |said: &str| said.contains(&words) && said.contains(&format!("{} can serve", files.name));
-    assert!(matches!(&refused, Error::Exhausted(said) if told(said)), "{refused:?}");
+    let told = |refusal: &str| refusal.contains(&words) && refusal.contains(&format!("{} can serve", files.name));
+    assert!(matches!(&refused, Error::Exhausted(refusal) if told(refusal)), "{refused:?}");
     assert!(stage.is_gone(VolumeId::of_name(&wrong.name)).await);
     assert_eq!(largest(&block).await, 0, "it would be chosen again");
     assert!(largest(&files).await > 0);
@@ -91,6 +91,6 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     files.kill().await;
     stage.delete_node(&files.name).await;
     let refused = stage.volumes.create(wrong).await.expect_err("nobody can serve it now");
-    assert!(matches!(&refused, Error::Exhausted(said) if said.contains("no node has a disk")), "{refused:?}");
+    assert!(matches!(&refused, Error::Exhausted(refusal) if refusal.contains("no node has a disk")), "{refused:?}");
     block.kill().await;
 }

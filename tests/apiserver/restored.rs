@@ -38,9 +38,9 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
     stage.restore(&before).await;
 
     node.run(&stage.client);
-    let said = object(&stage, id, |object| phase(object) != Phase::Pending).await;
-    let status = said.status.clone().expect("said");
-    assert!(status.phase == Phase::Accepted && status.message.is_some_and(|w| w.contains("is missing")), "{said:?}");
+    let object = object(&stage, id, |object| phase(object) != Phase::Pending).await;
+    let status = object.status.clone().expect("set");
+    assert!(status.phase == Phase::Accepted && status.message.is_some_and(|w| w.contains("is missing")), "{object:?}");
     let deleting = async {
         // Each call ends in its time, and is repeated, as the provisioner does.
         while let Err(error) = stage.volumes.delete(id).await {

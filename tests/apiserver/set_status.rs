@@ -34,12 +34,12 @@ async fn set(client: &Client, label: &str, dry_run: bool) -> Api<LocalVolumeSet>
 
 /// The status as it is stored, once `Available` says so.
 async fn says(sets: &Api<LocalVolumeSet>, name: &str, message: &str) -> Value {
-    let said = |conditions: &[Condition]| {
+    let is_said = |conditions: &[Condition]| {
         conditions.iter().find(|c| c.type_ == "Available").is_some_and(|c| c.message.starts_with(message))
     };
     until(&format!("{name} says: {message}"), async || {
         let status = sets.get(name).await.expect("it is there").status?;
-        said(&status.conditions).then(|| serde_json::to_value(status).expect("JSON"))
+        is_said(&status.conditions).then(|| serde_json::to_value(status).expect("JSON"))
     })
     .await
 }

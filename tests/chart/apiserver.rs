@@ -25,13 +25,13 @@ pub struct ApiServer {
 #[derive(Debug)]
 pub struct Answer {
     pub taken: bool,
-    pub said: String,
+    pub output: String,
 }
 
 impl From<Output> for Answer {
     fn from(done: Output) -> Self {
-        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
-        Self { taken: done.status.success(), said }
+        let output = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        Self { taken: done.status.success(), output }
     }
 }
 
@@ -86,8 +86,8 @@ impl ApiServer {
     /// As the administrator; it has to succeed.
     pub fn admin(&self, args: &[&str], input: &str) -> String {
         let answer = self.kubectl(TOKEN, args, input);
-        assert!(answer.taken, "kubectl {args:?}: {}", answer.said);
-        answer.said
+        assert!(answer.taken, "kubectl {args:?}: {}", answer.output);
+        answer.output
     }
 
     /// As the administrator, whatever the outcome.

@@ -63,8 +63,8 @@ impl Lab {
     /// As the chart's job does it: `localpool crds --apply` with the rights of `localpool-crds`.
     fn apply_crds(&self) {
         for round in ["install", "upgrade"] {
-            let Answer { taken, said } = self.localpool("localpool-crds", &["crds", "--apply"]);
-            assert!(taken, "{round}: {said}");
+            let Answer { taken, output } = self.localpool("localpool-crds", &["crds", "--apply"]);
+            assert!(taken, "{round}: {output}");
         }
     }
 
@@ -224,10 +224,12 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
         ),
     ];
     for (number, (who, what, text, refused)) in tries.into_iter().enumerate() {
-        let Answer { taken, said } = lab.server.kubectl(who, what, &text);
+        let Answer { taken, output } = lab.server.kubectl(who, what, &text);
         match refused {
-            None => assert!(taken, "try {number}: {what:?} {text}: {said}"),
-            Some(why) => assert!(!taken && said.contains(why), "try {number}: {what:?} {text} was not refused: {said}"),
+            None => assert!(taken, "try {number}: {what:?} {text}: {output}"),
+            Some(why) => {
+                assert!(!taken && output.contains(why), "try {number}: {what:?} {text} was not refused: {output}")
+            }
         }
     }
     // Not even by an administrator, who has every right.
@@ -235,8 +237,8 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
         (create.to_vec(), volume("one", "Delete")),
         (merge("poolvolume", of_two, r#"{"spec":{"intent":"Delete"}}"#), String::new()),
     ] {
-        let Answer { taken, said } = lab.server.try_as_admin(&what, &text);
-        assert!(!taken && said.contains(order), "{what:?}: {said}");
+        let Answer { taken, output } = lab.server.try_as_admin(&what, &text);
+        assert!(!taken && output.contains(order), "{what:?}: {output}");
     }
     let left = lab.server.admin(&["get", "poolvolumes", "--output=name"], "");
     assert_eq!(left.trim(), format!("poolvolume.localpool.dev/{of_two}"));
@@ -278,10 +280,10 @@ fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_cha
         ("reserved", r#"{"spec":{"claimRef":null}}"#, None),
     ] {
         let what = ["patch", "persistentvolume", name, "--type=merge", "--patch", patch];
-        let Answer { taken, said } = lab.server.kubectl(&controller, &what, "");
+        let Answer { taken, output } = lab.server.kubectl(&controller, &what, "");
         match refused {
-            None => assert!(taken, "{name} {patch}: {said}"),
-            Some(why) => assert!(!taken && said.contains(why), "{name} {patch} was not refused: {said}"),
+            None => assert!(taken, "{name} {patch}: {output}"),
+            Some(why) => assert!(!taken && output.contains(why), "{name} {patch} was not refused: {output}"),
         }
     }
 }
@@ -293,12 +295,12 @@ fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_th
     lab.server.admin(&["create", "-f", "-"], &volume("gone", "Keep"));
     let id = of("gone");
     let abandon = ["volume", "abandon", id.as_str()];
-    let Answer { taken, said } = lab.localpool("localpool-node", &abandon);
-    assert!(!taken && said.contains("forbidden"), "{said}");
-    let Answer { taken, said } = lab.localpool("localpool-controller", &abandon);
-    assert!(taken && said.contains("gave up"), "{said}");
+    let Answer { taken, output } = lab.localpool("localpool-node", &abandon);
+    assert!(!taken && output.contains("forbidden"), "{output}");
+    let Answer { taken, output } = lab.localpool("localpool-controller", &abandon);
+    assert!(taken && output.contains("gave up"), "{output}");
     for account in ["localpool-node", "localpool-controller"] {
-        let Answer { taken, said } = lab.localpool(account, &["crds", "--apply"]);
-        assert!(!taken && said.contains("forbidden"), "{account}: {said}");
+        let Answer { taken, output } = lab.localpool(account, &["crds", "--apply"]);
+        assert!(!taken && output.contains("forbidden"), "{account}: {output}");
     }
 }

@@ -75,7 +75,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     rows.send_replace(Some(Arc::new(vec![row])));
     let name = result_name(&"one".into());
     let get = ["get", "localvolumediscoveryresult", &name, "--namespace=localpool", "--output=json"];
-    until("the result of node one", || lab.server.try_as_admin(&get, "").said.contains("/dev/sda")).await;
+    until("the result of node one", || lab.server.try_as_admin(&get, "").output.contains("/dev/sda")).await;
     reporting.abort();
 
     let apply = ["apply", "--server-side", "--field-manager=x", "-f", "-"].as_slice();
@@ -103,10 +103,12 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
         (&one, &["get", "devicepools"], String::new(), Some("forbidden")),
     ];
     for (number, (who, what, text, refused)) in tries.into_iter().enumerate() {
-        let Answer { taken, said } = lab.server.kubectl(who, what, &text);
+        let Answer { taken, output } = lab.server.kubectl(who, what, &text);
         match refused {
-            None => assert!(taken, "try {number}: {what:?} {text}: {said}"),
-            Some(why) => assert!(!taken && said.contains(why), "try {number}: {what:?} {text} was not refused: {said}"),
+            None => assert!(taken, "try {number}: {what:?} {text}: {output}"),
+            Some(why) => {
+                assert!(!taken && output.contains(why), "try {number}: {what:?} {text} was not refused: {output}")
+            }
         }
     }
 
@@ -128,7 +130,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let get = ["get", "daemonset", "localpool-discovery", "--namespace=localpool", "--output=json"];
     until("the DaemonSet", || lab.server.try_as_admin(&get, "").taken).await;
     let told = ["get", "localvolumediscoveries", "--namespace=localpool", "--output=json"];
-    until("its status", || lab.server.try_as_admin(&told, "").said.contains("\"phase\": \"Discovering\"")).await;
+    until("its status", || lab.server.try_as_admin(&told, "").output.contains("\"phase\": \"Discovering\"")).await;
     lab.server.admin(&["delete", "localvolumediscovery", "auto-discover-devices", "--namespace=localpool"], "");
     until("it goes", || !lab.server.try_as_admin(&get, "").taken).await;
 
@@ -162,10 +164,10 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
         ("/spec/template/spec/serviceAccountName", json!("localpool-node"), Some("with its identity")),
         ("", Value::Null, None),
     ] {
-        let Answer { taken, said } = lab.server.kubectl(&controller, apply, &changed(pointer, value));
+        let Answer { taken, output } = lab.server.kubectl(&controller, apply, &changed(pointer, value));
         match refused {
-            None => assert!(taken, "{said}"),
-            Some(why) => assert!(!taken && said.contains(why), "{pointer} was not refused: {said}"),
+            None => assert!(taken, "{output}"),
+            Some(why) => assert!(!taken && output.contains(why), "{pointer} was not refused: {output}"),
         }
     }
 }

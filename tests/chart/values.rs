@@ -31,8 +31,8 @@ fn both_helms_render_the_same_objects_and_find_nothing_to_complain_of() {
             let mut args = vec!["lint", "--strict", "--kube-version=1.32.0", chart.to_str().unwrap()];
             args.extend_from_slice(&case);
             let done = helm.run(&args);
-            let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success() && !said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+            let output = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && !output.contains("[WARNING]") && !output.contains("[ERROR]"), "{output}");
         }
     }
 }
@@ -65,9 +65,9 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
     for helm in helms {
         for (set, named) in wrong {
             let done = helm.template(KUBERNETES[0], &["--set", set]);
-            let said = String::from_utf8_lossy(&done.stderr);
+            let output = String::from_utf8_lossy(&done.stderr);
             assert!(!done.status.success(), "--set {set} was taken");
-            assert!(said.contains(named), "--set {set}: {said}");
+            assert!(output.contains(named), "--set {set}: {output}");
         }
     }
 }

@@ -140,8 +140,8 @@ impl Space {
             &["logs", "-n", HOME, "daemonset/localpool-node", "--tail=20"],
             &["logs", "-n", HOME, "deployment/localpool-controller", "--all-containers", "--all-pods", "--tail=12"],
         ] {
-            let said = attempt("kubectl", words).await.unwrap_or_else(|failed| failed);
-            eprintln!("--- kubectl {}\n{said}", words.join(" "));
+            let output = attempt("kubectl", words).await.unwrap_or_else(|failed| failed);
+            eprintln!("--- kubectl {}\n{output}", words.join(" "));
         }
     }
 

@@ -216,7 +216,7 @@ pub async fn attempt(program: &str, words: &[&str]) -> Result<String, String> {
 
 /// Runs a program that has to succeed, and returns what it printed.
 pub async fn run(program: &str, words: &[&str]) -> String {
-    attempt(program, words).await.unwrap_or_else(|said| panic!("{said}"))
+    attempt(program, words).await.unwrap_or_else(|output| panic!("{output}"))
 }
 
 pub async fn kubectl(words: &[&str]) -> String {

@@ -142,17 +142,17 @@ impl Disk {
     /// The partition table, as util-linux reads it.
     pub async fn entries(&self) -> Vec<Entry> {
         let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.path()];
-        let said = match attempt("partx", &words).await {
-            Ok(said) => said,
-            Err(said) if said.contains("failed to read partition table") => return Vec::new(),
-            Err(said) => panic!("{said}"),
+        let output = match attempt("partx", &words).await {
+            Ok(output) => output,
+            Err(output) if output.contains("failed to read partition table") => return Vec::new(),
+            Err(output) => panic!("{output}"),
         };
         let entry = |line: &str| {
             let [guid, kind, start, sectors] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
             let bytes = |sectors: &str| sectors.parse::<u64>().ok().map(|sectors| sectors * SECTOR);
             Some(Entry { guid: guid.to_owned(), kind: kind.to_owned(), start: bytes(start)?, len: bytes(sectors)? })
         };
-        said.lines().filter_map(entry).collect()
+        output.lines().filter_map(entry).collect()
     }
 }
 
@@ -196,7 +196,7 @@ impl Cluster {
 
     /// Runs a command in the container of the agent.
     pub async fn agent(&self, words: &[&str]) -> String {
-        self.try_agent(words).await.unwrap_or_else(|said| panic!("{said}"))
+        self.try_agent(words).await.unwrap_or_else(|output| panic!("{output}"))
     }
 
     pub async fn try_agent(&self, words: &[&str]) -> Result<String, String> {

@@ -130,7 +130,7 @@ impl Space {
 
     /// Runs a line of shell in a pod.
     pub async fn shell(&self, pod: &str, line: &str) -> String {
-        self.try_shell(pod, line).await.unwrap_or_else(|said| panic!("{said}"))
+        self.try_shell(pod, line).await.unwrap_or_else(|output| panic!("{output}"))
     }
 
     pub async fn try_shell(&self, pod: &str, line: &str) -> Result<String, String> {

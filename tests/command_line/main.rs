@@ -125,9 +125,9 @@ impl World {
         assert_eq!(closed.status.code(), Some(ENDED_BY_SIGPIPE), "{words:?}: {closed:?}");
         assert_eq!(String::from_utf8_lossy(&closed.stderr), "", "{words:?} is not quiet without a reader");
         assert_eq!(full.status.code(), Some(1), "{words:?}: {full:?}");
-        let said = String::from_utf8_lossy(&full.stderr);
-        assert!(said.starts_with("localpool: ") && said.contains("No space left on device"), "{words:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        let output = String::from_utf8_lossy(&full.stderr);
+        assert!(output.starts_with("localpool: ") && output.contains("No space left on device"), "{words:?}: {output}");
+        assert_eq!(output.lines().count(), 1, "{words:?}: {output}");
         assert_eq!(self.run(words, Full, Full).status.code(), Some(1), "{words:?} with nowhere to say it");
         well
     }
@@ -181,10 +181,10 @@ fn ended(child: Child, what: &str) -> Output {
     let output = child.wait_with_output().unwrap();
     drop(end);
     watch.join().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("panicked"), "{what}: {said}");
-    assert_eq!(output.status.signal(), None, "{what}: {said}");
-    assert_ne!(output.status.code(), Some(101), "{what}: {said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!text.contains("panicked"), "{what}: {text}");
+    assert_eq!(output.status.signal(), None, "{what}: {text}");
+    assert_ne!(output.status.code(), Some(101), "{what}: {text}");
     output
 }
 
@@ -247,8 +247,8 @@ fn every_help_and_every_refusal_survives_a_reader_that_is_gone_and_a_full_disk()
             before.chain(command.iter().cloned()).chain(after).collect::<Vec<OsString>>()
         };
         for help in [with(&[], &["--help"]), with(&["help"], &[])] {
-            let said = world.check(&help);
-            assert!(said.status.success() && !said.stdout.is_empty(), "{help:?}: {said:?}");
+            let output = world.check(&help);
+            assert!(output.status.success() && !output.stdout.is_empty(), "{help:?}: {output:?}");
         }
         let refused = world.check(&with(&[], &["--no-such-option"]));
         assert_eq!(refused.status.code(), Some(2), "{command:?}: {refused:?}");
@@ -294,8 +294,8 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
                 continue;
             }
             for form in world.forms(&words, &command) {
-                let said = world.run(&form, Kept, Kept);
-                assert!(!said.status.success() || !said.stdout.is_empty(), "{form:?} says nothing");
+                let output = world.run(&form, Kept, Kept);
+                assert!(!output.status.success() || !output.stdout.is_empty(), "{form:?} says nothing");
                 assert!(all_below(folder.path()) == before, "{form:?} wrote something");
             }
             tried.insert(words);

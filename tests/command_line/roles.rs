@@ -62,8 +62,8 @@ fn check_that_it_ends(world: &World, name: &str, words: &[OsString]) {
         let what = format!("{name}, out {out:?}, err {err:?}");
         let output = ended(world.spawn(words, out, err), &what);
         assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(err != Kept || said.contains("localpool: "), "{what} does not say why: {said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(err != Kept || text.contains("localpool: "), "{what} does not say why: {text}");
         assert!(output.stdout.is_empty(), "{what} prints: {output:?}");
     }
 }
@@ -87,7 +87,7 @@ fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins
         let words = role("node", &world).into_iter();
         words.map(|word| if word == "nobody" { name.into() } else { word }).collect::<Vec<OsString>>()
     };
-    let said = |name: &str| {
+    let answer = |name: &str| {
         let output = ended(world.spawn(&named(name), Kept, Kept), name);
         assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
@@ -95,12 +95,12 @@ fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins
     let sentence =
         "the name of this node has 64 characters, and the label topology.localpool.dev/node that it gets holds 63";
     let (long, fits) = ("n".repeat(64), "n".repeat(63));
-    let refused = said(&long);
+    let refused = answer(&long);
     assert!(refused.contains(sentence) && refused.contains(&format!("{long:?}")), "{refused}");
     assert!(!world.state.exists(), "it began");
     check_that_it_ends(&world, "node", &named(&long));
     // With this name it ends as well, as there is no cluster: for another reason, and later.
-    let other = said(&fits);
+    let other = answer(&fits);
     assert!(!other.contains("the name of this node"), "{other}");
     assert!(world.state.exists(), "it did not begin: {other}");
 }
@@ -114,11 +114,11 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
         let mut child = world.spawn(words, out, err);
         await_begun(&child);
         let pid = pid(&child);
-        let said = match child.stderr.take() {
+        let text = match child.stderr.take() {
             Some(pipe) => {
-                let said = until_said(pipe, log, &what);
+                let text = until_said(pipe, log, &what);
                 logged_after = logged_after.max(begun.elapsed());
-                Some(said)
+                Some(text)
             }
             // Nobody sees its log, so it gets as much time as the run whose log was read.
             None => {
@@ -130,7 +130,7 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
         kill(pid, Signal::SIGTERM).unwrap();
         let output = ended(child, &what);
         assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
-        let rest = said.map(|rest| rest.join().unwrap());
+        let rest = text.map(|rest| rest.join().unwrap());
         assert!(
             rest.is_none_or(|rest| rest.contains("stopping") && !rest.contains("panicked")),
             "{what} stopped in no good order"

@@ -236,11 +236,11 @@ fn shown(document: &str) -> Vec<String> {
 }
 
 fn help() -> Vec<String> {
-    let said = Command::new("make").args(["--no-print-directory", "help"]).current_dir(root()).output().unwrap();
-    assert!(said.status.success(), "{said:?}");
-    let said = String::from_utf8(said.stdout).unwrap();
+    let text = Command::new("make").args(["--no-print-directory", "help"]).current_dir(root()).output().unwrap();
+    assert!(text.status.success(), "{text:?}");
+    let text = String::from_utf8(text.stdout).unwrap();
     let targets = Regex::new("make [a-z][a-z-]*").unwrap();
-    targets.find_iter(&said).map(|found| found.as_str().to_owned()).collect()
+    targets.find_iter(&text).map(|found| found.as_str().to_owned()).collect()
 }
 
 fn stages() -> BTreeSet<String> {
@@ -275,10 +275,10 @@ fn text_of_test(file: &str, name: &str) -> Option<String> {
 /// as it is.
 fn expanded(command: &str) -> Vec<String> {
     let Some(target) = command.strip_prefix("make ") else { return vec![command.to_owned()] };
-    let said = Command::new("make").args(["-n", "--no-print-directory", target]).current_dir(root()).output().unwrap();
-    assert!(said.status.success(), "{said:?}");
-    let said = String::from_utf8(said.stdout).unwrap();
-    said.lines().filter(|line| !line.starts_with("scripts/deps")).map(str::to_owned).collect()
+    let text = Command::new("make").args(["-n", "--no-print-directory", target]).current_dir(root()).output().unwrap();
+    assert!(text.status.success(), "{text:?}");
+    let text = String::from_utf8(text.stdout).unwrap();
+    text.lines().filter(|line| !line.starts_with("scripts/deps")).map(str::to_owned).collect()
 }
 
 fn targets() -> Vec<String> {

@@ -108,15 +108,15 @@ async fn loop_a_journal_cut_short_is_kept_and_nothing_is_claimed_until_it_is_set
         driver.stop();
     }
     let (driver, mut client) = start.ready_at_once().await;
-    let said = driver.cli_ok(&[&set_aside[..], &["--dry-run"]].concat());
-    assert!(said.contains("would keep"), "{said}");
-    let said = driver.cli_ok(&set_aside);
-    let kept = said.split_whitespace().find(|word| word.starts_with("journal.damaged-")).unwrap();
+    let output = driver.cli_ok(&[&set_aside[..], &["--dry-run"]].concat());
+    assert!(output.contains("would keep"), "{output}");
+    let output = driver.cli_ok(&set_aside);
+    let kept = output.split_whitespace().find(|word| word.starts_with("journal.damaged-")).unwrap();
     assert_eq!(fs::read(start.state.join(kept)).unwrap(), texts[3]);
     driver.await_verdict(&disk.node, "Ours", "in pool");
     client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
-    let said = driver.cli_refused(&set_aside);
-    assert!(said.contains("nothing is wrong with it"), "{said}");
+    let output = driver.cli_refused(&set_aside);
+    assert!(output.contains("nothing is wrong with it"), "{output}");
 }
 
 /// A filesystem in memory for this lab, so small that it is soon full.
@@ -148,12 +148,13 @@ async fn loop_a_full_state_directory_costs_only_what_must_be_remembered_there() 
     let before = disks.each_ref().map(Disk::fingerprint);
     let refused = client.try_create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await.unwrap_err();
     // Before that comes the document that says which machine the journal belongs to.
-    let no_space = |said: &str| said.contains(text(&start.state.join("standalone"))) && said.contains("No space left");
+    let no_space =
+        |output: &str| output.contains(text(&start.state.join("standalone"))) && output.contains("No space left");
     assert!(no_space(refused.message()), "{refused}");
     // A release must be remembered before the disk is wiped; it is not done halfway.
     let free = &disks[0];
-    let said = driver.cli_refused(&["disk", "release", free.path()]);
-    assert!(no_space(&said), "{said}");
+    let output = driver.cli_refused(&["disk", "release", free.path()]);
+    assert!(no_space(&output), "{output}");
     assert_eq!(disks.each_ref().map(Disk::fingerprint), before);
     driver.await_verdict(&free.node, "Ours", "in pool");
     fs::remove_file(&filler).unwrap();

@@ -77,9 +77,9 @@ async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_c
         client.publish(&made.id, &staging, &target, &block()).await.unwrap();
         let script = r#"exec 3<>"$0" && echo open && exec sleep 600"#;
         let mut process = Command::new("sh").arg("-c").arg(script).arg(&opened).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "open\n");
+        let mut output = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut output).unwrap();
+        assert_eq!(output, "open\n");
         client.unpublish(&made.id, &target).await.unwrap();
         let refused = client.delete(&made.id).await;
         process.kill().unwrap();

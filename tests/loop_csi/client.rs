@@ -252,7 +252,7 @@ pub fn usage(stats: &NodeGetVolumeStatsResponse, unit: Unit) -> Option<&VolumeUs
 #[track_caller]
 pub fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
     let status = result.expect_err("it should have been refused");
-    let said = status.message();
-    let names_it = words.iter().all(|word| said.contains(word));
-    assert!(status.code() == code && names_it, "{:?} {said:?}, not {code:?} with {words:?}", status.code());
+    let refusal = status.message();
+    let names_it = words.iter().all(|word| refusal.contains(word));
+    assert!(status.code() == code && names_it, "{:?} {refusal:?}, not {code:?} with {words:?}", status.code());
 }

@@ -49,16 +49,16 @@ async fn loop_a_conflict_is_shown_and_settled_by_command() {
     let state = documents(&start.state);
     let dry = ["volume", "settle", &made.id, "--keep", &keep, "--dry-run", "--node-name", &start.node];
     let alone = cli(&start.state, &dry);
-    let said = String::from_utf8_lossy(&alone.stdout);
+    let output = String::from_utf8_lossy(&alone.stdout);
     assert_eq!([one.fingerprint(), other.fingerprint()], before, "a dry run without an agent wrote to a disk");
     assert_eq!(documents(&start.state), state, "a dry run without an agent wrote to the state directory");
     assert!(
-        alone.status.success() && said.contains("would") && said.contains("no agent uses the state directory"),
+        alone.status.success() && output.contains("would") && output.contains("no agent uses the state directory"),
         "{alone:?}"
     );
     let (driver, mut client) = start.ready().await;
-    let said = driver.cli_ok(&["volume", "settle", &made.id, "--keep", &keep, "--dry-run"]);
-    assert!(said.contains("would"), "{said}");
+    let output = driver.cli_ok(&["volume", "settle", &made.id, "--keep", &keep, "--dry-run"]);
+    assert!(output.contains("would"), "{output}");
     assert_eq!([one.fingerprint(), other.fingerprint()], before, "a dry run wrote to a disk");
 
     driver.cli_ok(&["volume", "settle", &made.id, "--keep", &keep]);

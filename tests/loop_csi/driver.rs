@@ -299,8 +299,8 @@ impl Drop for Driver {
         if std::thread::panicking() {
             let log = self.start.log();
             // If it repeats itself, apart from the time, the first line is enough: what came before says more.
-            let mut said = HashSet::new();
-            let news = log.lines().filter(|line| said.insert(line.split_once(' ').map_or(*line, |(_, rest)| rest)));
+            let mut output = HashSet::new();
+            let news = log.lines().filter(|line| output.insert(line.split_once(' ').map_or(*line, |(_, rest)| rest)));
             let news: Vec<&str> = news.collect();
             let tail: Vec<&str> = news.into_iter().rev().take(30).collect();
             eprintln!("the driver's last lines:\n  {}", tail.into_iter().rev().collect::<Vec<_>>().join("\n  "));

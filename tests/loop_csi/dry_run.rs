@@ -87,10 +87,10 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     let nobody = lab.path("nobody.state");
     let says = |state: &Path, node: &str, verb: &str, words: &[&str]| {
         let out = cli(state, &["disk", verb, "--dry-run", disk.path(), "--node-name", node]);
-        let said = String::from_utf8_lossy(&out.stdout);
+        let output = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         for words in words {
-            assert!(said.contains(words), "{words:?} is not in {said}");
+            assert!(output.contains(words), "{words:?} is not in {output}");
         }
         assert_eq!((disk.fingerprint(), disk.writes(), disk.mapped()), before, "a dry run changed the disk");
     };
@@ -137,12 +137,12 @@ async fn loop_a_dry_run_for_a_volume_or_a_document_without_an_agent_writes_nothi
     for (verb, words) in verbs {
         for (folder, words) in [&start.state, &nobody].into_iter().zip(words) {
             let out = cli(folder, &[verb, &["--dry-run", "--node-name", &start.node]].concat());
-            let said = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+            let output = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
             let after = (disk.fingerprint(), disk.writes(), disk.mapped());
             assert_eq!(after, before, "{verb:?} changed the disk");
             assert_eq!(documents(&start.state), state, "{verb:?} changed the state directory");
             assert!(!nobody.exists(), "{verb:?} made a state directory");
-            assert!(said.contains(words), "{verb:?} in {}: {words:?} is not in {said}", folder.display());
+            assert!(output.contains(words), "{verb:?} in {}: {words:?} is not in {output}", folder.display());
         }
     }
 }

@@ -218,8 +218,8 @@ impl Disk {
 
     /// What sgdisk says about the partition tables; it must find nothing wrong.
     pub fn assert_tables_verify(&self) {
-        let said = run("sgdisk", &["--verify", self.path()]);
-        assert!(said.contains("No problems found"), "sgdisk on {}: {said}", self.path());
+        let output = run("sgdisk", &["--verify", self.path()]);
+        assert!(output.contains("No problems found"), "sgdisk on {}: {output}", self.path());
     }
 
     /// Whether libblkid finds anything at all.

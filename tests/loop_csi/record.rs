@@ -82,8 +82,8 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     assert_eq!(client.capacity("fast", &mount("ext4")).await, (0, 0));
     assert_eq!(client.ids().await, [] as [String; 0]);
     assert_refused(client.stage(id, &kept.staging, &mount("ext4")).await, Code::NotFound, &[id]);
-    let said = driver.cli_ok(&["disk", "adopt", path, "--dry-run"]);
-    assert!(said.contains("would") && said.contains(id) && said.contains(&kept.start.node), "{said}");
+    let output = driver.cli_ok(&["disk", "adopt", path, "--dry-run"]);
+    assert!(output.contains("would") && output.contains(id) && output.contains(&kept.start.node), "{output}");
     assert_eq!((kept.disk.fingerprint(), kept.disk.writes()), before, "a dry run wrote to the disk");
 
     driver.cli_ok(&["disk", "adopt", path]);
@@ -174,8 +174,8 @@ async fn loop_a_disk_is_released_only_empty_and_stays_blank_until_it_is_adopted(
     let (driver, mut client) = kept.start.ready().await;
     let path = kept.disk.path();
     let before = kept.disk.fingerprint();
-    let said = driver.cli_refused(&["disk", "release", path]);
-    assert!(said.contains("1 volume"), "{said}");
+    let output = driver.cli_refused(&["disk", "release", path]);
+    assert!(output.contains("1 volume"), "{output}");
     assert_eq!(kept.disk.fingerprint(), before);
     client.delete(&kept.made.id).await.unwrap();
     assert!(eventually(SOON, || driver.verdict(&kept.disk.node).1.contains("0 volumes")
@@ -196,8 +196,8 @@ async fn loop_a_disk_is_released_only_empty_and_stays_blank_until_it_is_adopted(
     driver.cli_ok(&["disk", "adopt", path]);
     driver.await_verdict(&kept.disk.node, "Ours", "0 volumes");
     client.create(create(&lab.named("again"), "fast", 20 * MIB, &mount("ext4"))).await;
-    let said = driver.cli_refused(&["disk", "release", "/dev/nowhere"]);
-    assert!(said.contains("/dev/nowhere") && said.contains("localpool devices"), "{said}");
+    let output = driver.cli_refused(&["disk", "release", "/dev/nowhere"]);
+    assert!(output.contains("/dev/nowhere") && output.contains("localpool devices"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -246,8 +246,8 @@ fn loop_an_exclusive_lock_waits_for_others_names_them_and_is_shared_again_after(
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = [0; 7];
-    tool.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let mut output = [0; 7];
+    tool.stdout.as_mut().unwrap().read_exact(&mut output).unwrap();
     let began = Instant::now();
     let Err(error) = ours.exclusive() else { panic!("the lock was given while a tool has it") };
     assert!(began.elapsed() < Duration::from_secs(2));

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use localpool::device::label::{FORMATTED, LABEL_EXTENT, LABEL_TYPE, MARK, VOLUME_TYPE};
+use localpool::device::label::{FORMATTED, LABEL_EXTENT, LABEL_TYPE, OURS, VOLUME_TYPE};
 use localpool::host::table::{
     Entry, Name, Part, Table, choose, read_copies, repair, wipe_backup, wipe_primary, write_first, write_table,
 };
@@ -37,29 +37,29 @@ impl Dev {
     fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.file.sync_all().unwrap();
         let device = self.device.path();
-        let said = run(program, &arguments.iter().map(|a| if *a == "DEV" { device } else { a }).collect::<Vec<_>>());
+        let output = run(program, &arguments.iter().map(|a| if *a == "DEV" { device } else { a }).collect::<Vec<_>>());
         run("blockdev", &["--flushbufs", device]);
-        said
+        output
     }
 
     fn verify(&self) {
-        let said = self.run("sgdisk", &["-v", "DEV"]);
-        assert!(said.contains("No problems found."), "{said}");
+        let output = self.run("sgdisk", &["-v", "DEV"]);
+        assert!(output.contains("No problems found."), "{output}");
         for complaint in ["Caution", "Warning", "Problem", "damaged", "not aligned"] {
-            assert!(!said.contains(complaint), "{said}");
+            assert!(!output.contains(complaint), "{output}");
         }
     }
 
     fn chosen(&self) -> Table {
-        let choice = choose(&read_copies(self), &MARK).unwrap();
+        let choice = choose(&read_copies(self), &OURS).unwrap();
         assert_eq!((choice.good, choice.stale), (Part::Primary, vec![]));
         choice.table
     }
 
     /// How sfdisk reads the table.
     fn sfdisk(&self) -> serde_json::Value {
-        let said: serde_json::Value = serde_json::from_str(&self.run("sfdisk", &["-J", "DEV"])).unwrap();
-        said["partitiontable"].clone()
+        let output: serde_json::Value = serde_json::from_str(&self.run("sfdisk", &["-J", "DEV"])).unwrap();
+        output["partitiontable"].clone()
     }
 
     /// Number, GUID, first byte and size, from sfdisk and from libblkid (through partx), which must agree.
@@ -154,7 +154,7 @@ fn volume(start: u64, end: u64) -> Entry {
 fn claimed(dev: &Dev) -> Table {
     let table = Table::new(DISK, dev.geometry()).unwrap().with(1, Some(label())).unwrap();
     let table = table.with(7, Some(volume(2 * MIB, 10 * MIB))).unwrap();
-    write_first(dev, &MARK, &table).unwrap();
+    write_first(dev, &OURS, &table).unwrap();
     table
 }
 
@@ -164,22 +164,22 @@ fn loop_what_we_write_is_what_sgdisk_sfdisk_and_libblkid_read() {
         let table = claimed(dev);
         dev.verify();
         assert_eq!(dev.partitions(), [(1, label().guid, MIB, MIB), (7, VOLUME, 2 * MIB, 8 * MIB)],);
-        let said = dev.run("sgdisk", &["-i", "7", "DEV"]);
+        let output = dev.run("sgdisk", &["-i", "7", "DEV"]);
         for line in [
             format!("Partition GUID code: {} (Unknown)", VOLUME_TYPE.to_string().to_uppercase()),
             format!("Partition unique GUID: {}", VOLUME.to_string().to_uppercase()),
             "Attribute flags: 0001000000000000".to_owned(),
             "Partition name: 'pvc-1'".to_owned(),
         ] {
-            assert!(said.contains(&line), "{line} in {said}");
+            assert!(output.contains(&line), "{line} in {output}");
         }
-        let said = dev.sfdisk();
-        assert_eq!(said["id"].as_str().unwrap().to_lowercase(), DISK.to_string());
+        let output = dev.sfdisk();
+        assert_eq!(output["id"].as_str().unwrap().to_lowercase(), DISK.to_string());
         let sector = u64::from(dev.geometry.sector);
-        assert_eq!(said["firstlba"].as_u64().unwrap() * sector, table.usable().start);
-        assert_eq!((said["lastlba"].as_u64().unwrap() + 1) * sector, table.usable().end);
-        let said = dev.run("blkid", &["-p", "-o", "export", "DEV"]);
-        assert!(said.contains("PTTYPE=gpt") && said.contains(&format!("PTUUID={DISK}")), "{said}");
+        assert_eq!(output["firstlba"].as_u64().unwrap() * sector, table.usable().start);
+        assert_eq!((output["lastlba"].as_u64().unwrap() + 1) * sector, table.usable().end);
+        let output = dev.run("blkid", &["-p", "-o", "export", "DEV"]);
+        assert!(output.contains("PTTYPE=gpt") && output.contains(&format!("PTUUID={DISK}")), "{output}");
     });
 }
 
@@ -192,7 +192,7 @@ fn loop_sgdisk_verifies_after_every_edit_of_ours() {
             [(128, Some(other)), (7, Some(volume(2 * MIB, 20 * MIB))), (7, None), (2, Some(volume(2 * MIB, 3 * MIB)))]
         {
             let new = table.with(number, change).unwrap();
-            write_table(dev, &MARK, &table, &new).unwrap();
+            write_table(dev, &OURS, &table, &new).unwrap();
             dev.verify();
             let ours: Vec<_> =
                 new.entries().iter().map(|(n, e)| (*n, e.guid, e.extent.start, e.extent.len())).collect();
@@ -249,7 +249,7 @@ fn loop_a_table_of_sgdisk_decodes_and_its_partitions_survive_our_edit_unchanged(
         assert_eq!(theirs.extent, Extent { start: 30 * MIB, end: 40 * MIB });
 
         let before = [2, 4].map(|number| dev.run("sgdisk", &["-i", &number.to_string(), "DEV"]));
-        write_table(dev, &MARK, &old, &old.with(3, Some(volume(2 * MIB, 30 * MIB))).unwrap()).unwrap();
+        write_table(dev, &OURS, &old, &old.with(3, Some(volume(2 * MIB, 30 * MIB))).unwrap()).unwrap();
         dev.verify();
         assert_eq!([2, 4].map(|number| dev.run("sgdisk", &["-i", &number.to_string(), "DEV"])), before);
         assert_eq!(dev.partitions().iter().map(|part| part.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -293,12 +293,12 @@ fn loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid() {
                 &vec![0; usize::try_from(2 * sector).unwrap().min(usize::try_from(SIZE - start).unwrap())],
             )
             .unwrap();
-            repair(dev, &MARK, &choose(&read_copies(dev), &MARK).unwrap().table).unwrap();
+            repair(dev, &OURS, &choose(&read_copies(dev), &OURS).unwrap().table).unwrap();
             dev.verify();
         }
         assert_eq!(dev.chosen(), table);
-        wipe_primary(dev, &MARK, &table).unwrap();
-        wipe_backup(dev, &MARK, &table).unwrap();
+        wipe_primary(dev, &OURS, &table).unwrap();
+        wipe_backup(dev, &OURS, &table).unwrap();
         let probe = Command::new("blkid").args(["-p", dev.device.path()]).output().unwrap();
         assert_eq!((probe.status.code(), probe.stdout.len()), (Some(2), 0), "blkid finds nothing");
     });

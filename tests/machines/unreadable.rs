@@ -68,7 +68,7 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
     let homes: Vec<_> =
         (0..12).map(|n| std::fs::canonicalize(folder.path().join(format!("sys/block/nvme{n}n1"))).unwrap()).collect();
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let (mut seen, mut gone, mut said) = (0, 0, 0);
+    let (mut seen, mut gone, mut output) = (0, 0, 0);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             // Whole disks leave and come back, and lose a file for a moment.
@@ -92,7 +92,7 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
             gone += whole.len() - disks.len();
             for disk in &disks {
                 match &disk.unreadable {
-                    Some(_) => said += 1,
+                    Some(_) => output += 1,
                     None => {
                         let before = whole.iter().find(|before| before.name == disk.name).unwrap();
                         assert_eq!((disk.size, disk.devno, &disk.kind), (before.size, before.devno, &before.kind));
@@ -104,5 +104,5 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert!(seen > 0 && gone > 0 && said > 0, "whole {seen}, gone {gone}, with something missing {said}");
+    assert!(seen > 0 && gone > 0 && output > 0, "whole {seen}, gone {gone}, with something missing {output}");
 }

@@ -73,7 +73,7 @@ impl Reconciler {
             let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
             Ok((found, host.open(&raw, Access::Look)?.geometry().size))
         });
-        let hangs = |hangs| PoolError::Hangs { disk: id.to_string(), hangs };
+        let hangs = |hangs| PoolError::Hangs { on: id.into(), hangs };
         let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
         let formatted = found == Some(volume.uuid());
         let is = match (record.usage, formatted) {

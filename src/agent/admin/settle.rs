@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::AdminError;
-use crate::agent::{errand::ErrandKey, reconciler::Reconciler, verb::Run};
+use crate::agent::{reconciler::Reconciler, verb::Run};
 use crate::device::{DiskId, Size, VolumeId};
-use crate::pool::{LostClaim, PoolError, VolumeView};
+use crate::pool::{ErrandKey, LostClaim, PoolError, VolumeView};
 
 impl Reconciler {
     pub(super) fn settle(&mut self, id: VolumeId, keep: &str, run: Run) -> Result<Vec<String>, AdminError> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::agent::{
-    errand::ErrandKey,
     reconciler::PassReport,
     verb::{Run, Verb},
 };
@@ -15,7 +14,7 @@ use crate::host::{
     fake::{FakeHost, Fault, Platter},
     timeout::Timeouts,
 };
-use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
+use crate::pool::{CreateRequest, ErrandKey, Pool, Selector, Standing, WantedUsage, Workers};
 
 /// Two blank disks, and a set that takes one.
 fn machine() -> (Arc<FakeHost>, Reconciler) {

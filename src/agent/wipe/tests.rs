@@ -4,7 +4,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::{errand::ErrandKey, reconciler::PassReport};
+use crate::agent::reconciler::PassReport;
 use crate::claim::{Filter, NamedPaths, NoAnswer, Promise, sample};
 use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
@@ -13,7 +13,7 @@ use crate::host::{
     table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes},
     timeout::Timeouts,
 };
-use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
+use crate::pool::{CreateRequest, ErrandKey, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 const AGE: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ impl DemoVolume {
     pub fn write(&mut self, lab: &Lab) -> Result<StepDone, DemoError> {
         let data = self.data(&self.target(lab));
         let failed = |source| DemoError::io("write", data.display())(source);
-        self.places = match self.wish.fs {
+        self.places = match self.kind.fs {
             Some(_) => vec![Extent { start: 0, end: WRITTEN }],
             None => {
                 let third = WRITTEN / 4;
@@ -31,10 +31,10 @@ impl DemoVolume {
             }
         };
         let begun = Instant::now();
-        let file = OpenOptions::new().write(true).create(self.wish.fs.is_some()).truncate(false).open(&data);
+        let file = OpenOptions::new().write(true).create(self.kind.fs.is_some()).truncate(false).open(&data);
         let crc = self.pattern.write(&file.map_err(failed)?, &self.places).map_err(failed)?;
         let written: u64 = self.places.iter().map(Extent::len).sum();
-        let what = if self.wish.fs.is_some() { "file of" } else { "pattern of" };
+        let what = if self.kind.fs.is_some() { "file of" } else { "pattern of" };
         Ok(StepDone::new(begun, "random bytes, synced", format!("{what} {}, CRC-32 {crc:08x}", Size(written))))
     }
 
@@ -65,8 +65,8 @@ impl DemoVolume {
         let of = |unit: Unit| stats.usage.iter().find(|usage| usage.unit() == unit);
         let space = of(Unit::Bytes).ok_or_else(|| self.wrong("its stats have no bytes"))?;
         let (total, used) = (bytes(self.label(), space.total)?, bytes(self.label(), space.used)?);
-        let Some(inodes) = of(Unit::Inodes).filter(|_| self.wish.fs.is_some()) else {
-            if self.wish.fs.is_some() || total != self.size {
+        let Some(inodes) = of(Unit::Inodes).filter(|_| self.kind.fs.is_some()) else {
+            if self.kind.fs.is_some() || total != self.size {
                 return Err(self.wrong(format!("its stats say {total} bytes and no inodes, it has {}", self.size)));
             }
             return Ok(StepDone { detail: format!("{total} bytes"), gist: "size is right".into(), took });

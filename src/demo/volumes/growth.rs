@@ -23,8 +23,8 @@ impl DemoVolume {
         let before = self.measure(&target)?;
         let request = ControllerExpandVolumeRequest {
             volume_id: self.id.clone(),
-            capacity_range: range(self.wish.grow_to),
-            volume_capability: Some(capability(self.wish.fs)),
+            capacity_range: range(self.kind.grow_to),
+            volume_capability: Some(capability(self.kind.fs)),
             ..Default::default()
         };
         let begun = Instant::now();
@@ -34,15 +34,15 @@ impl DemoVolume {
             volume_id: self.id.clone(),
             volume_path: text(&target),
             staging_target_path: text(&self.staging(lab)),
-            capacity_range: range(self.wish.grow_to),
-            volume_capability: Some(capability(self.wish.fs)),
+            capacity_range: range(self.kind.grow_to),
+            volume_capability: Some(capability(self.kind.fs)),
             ..Default::default()
         };
         let answer = call("NodeExpandVolume", self.label(), clients.node.node_expand_volume(request)).await;
         let took = begun.elapsed();
         let new = bytes(self.label(), grown.capacity_bytes)?;
-        if new < self.wish.grow_to {
-            return Err(self.wrong(format!("{} were asked for and {new} answered", self.wish.grow_to)));
+        if new < self.kind.grow_to {
+            return Err(self.wrong(format!("{} were asked for and {new} answered", self.kind.grow_to)));
         }
         let old = std::mem::replace(&mut self.size, new);
         let (gist, detail) = match answer {
@@ -54,7 +54,7 @@ impl DemoVolume {
             Err(error) => return Err(error),
             Ok(_) if new == old => {
                 let words = "the size is fixed and asked for less: success without work";
-                (words.to_owned(), format!("{} asked, {} there: nothing to do", Size(self.wish.grow_to), Size(new)))
+                (words.to_owned(), format!("{} asked, {} there: nothing to do", Size(self.kind.grow_to), Size(new)))
             }
             Ok(_) => {
                 let after = self.measure(&target)?;
@@ -71,12 +71,12 @@ impl DemoVolume {
     /// Only ext4 may fail so, and only if this process really lacks the capability.
     fn waits_for_stage(&self, error: &DemoError) -> bool {
         let refused = matches!(error, DemoError::Refused { code: tonic::Code::FailedPrecondition, .. });
-        refused && self.wish.fs == Some(FsKind::Ext4) && !has_sys_resource()
+        refused && self.kind.fs == Some(FsKind::Ext4) && !has_sys_resource()
     }
 
     /// Bytes of the filesystem or of the device at a target.
     fn measure(&self, target: &Path) -> Result<u64, DemoError> {
-        if self.wish.fs.is_some() {
+        if self.kind.fs.is_some() {
             return Ok(RealMounts.usage(target).map_err(DemoError::host("measure the filesystem"))?.total);
         }
         let node = File::open(target).and_then(ioctl::size);
@@ -86,7 +86,7 @@ impl DemoVolume {
     /// The space that expansion added to a block volume reads as zeros and can be written.
     pub fn use_growth(&mut self, lab: &Lab) -> Result<(), DemoError> {
         let last = self.places.last().map_or(0, |place| place.end);
-        if self.wish.fs.is_some() || last >= self.size {
+        if self.kind.fs.is_some() || last >= self.size {
             return Ok(());
         }
         let target = self.target(lab);

@@ -26,7 +26,7 @@ const MIB: u64 = 1 << 20;
 
 /// What kind of volume is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct VolumeKind {
     pub label: &'static str,
     /// Which of the lab's disks it lands on, by the class of its set.
     pub disk: usize,
@@ -43,7 +43,7 @@ pub struct Wish {
 /// A volume that was made.
 #[derive(Debug)]
 pub struct DemoVolume {
-    pub wish: Wish,
+    pub kind: VolumeKind,
     pub id: String,
     size: u64,
     number: u32,
@@ -78,39 +78,43 @@ impl StepDone {
 }
 
 impl DemoVolume {
-    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, StepDone), DemoError> {
+    pub async fn create(
+        clients: &mut Clients,
+        disk: &LoopDisk,
+        kind: VolumeKind,
+    ) -> Result<(Self, StepDone), DemoError> {
         let request = CreateVolumeRequest {
-            name: format!("demo-{}", wish.label),
-            capacity_range: range(wish.size),
-            volume_capabilities: vec![capability(wish.fs)],
-            parameters: [("class".to_owned(), wish.class.to_owned())].into(),
+            name: format!("demo-{}", kind.label),
+            capacity_range: range(kind.size),
+            volume_capabilities: vec![capability(kind.fs)],
+            parameters: [("class".to_owned(), kind.class.to_owned())].into(),
             ..Default::default()
         };
         let begun = Instant::now();
-        let made = call("CreateVolume", wish.label, clients.controller.create_volume(request)).await?;
+        let made = call("CreateVolume", kind.label, clients.controller.create_volume(request)).await?;
         let took = begun.elapsed();
-        let made = made.volume.ok_or_else(|| DemoError::wrong(wish.label, "CreateVolume answered without a volume"))?;
-        let size = bytes(wish.label, made.capacity_bytes)?;
+        let made = made.volume.ok_or_else(|| DemoError::wrong(kind.label, "CreateVolume answered without a volume"))?;
+        let size = bytes(kind.label, made.capacity_bytes)?;
         let guid = uuid::Uuid::parse_str(&made.volume_id)
-            .map_err(|_| DemoError::wrong(wish.label, format!("its id is {:?}", made.volume_id)))?;
+            .map_err(|_| DemoError::wrong(kind.label, format!("its id is {:?}", made.volume_id)))?;
         let Some((number, extent)) = disk.partition(guid)? else {
-            return Err(DemoError::wrong(wish.label, format!("{} has no partition of its id", disk.path().display())));
+            return Err(DemoError::wrong(kind.label, format!("{} has no partition of its id", disk.path().display())));
         };
-        if extent.len() != size || size < wish.size {
-            let words = format!("asked for {}, answered {size}, and its partition has {}", wish.size, extent.len());
-            return Err(DemoError::wrong(wish.label, words));
+        if extent.len() != size || size < kind.size {
+            let words = format!("asked for {}, answered {size}, and its partition has {}", kind.size, extent.len());
+            return Err(DemoError::wrong(kind.label, words));
         }
         let place = Size(extent.start);
         let detail =
-            format!("{}: {} at {place} of {}, partition {number}", wish.how, Size(size), disk.path().display());
+            format!("{}: {} at {place} of {}, partition {number}", kind.how, Size(size), disk.path().display());
         let pattern = Pattern::new(uuid::Uuid::new_v4().as_u64_pair().0);
         let volume =
-            Self { wish, id: made.volume_id, size, number, extent, pattern, places: Vec::new(), growth: Growth::Done };
-        Ok((volume, StepDone { detail, gist: wish.how.to_owned(), took }))
+            Self { kind, id: made.volume_id, size, number, extent, pattern, places: Vec::new(), growth: Growth::Done };
+        Ok((volume, StepDone { detail, gist: kind.how.to_owned(), took }))
     }
 
     pub fn label(&self) -> &'static str {
-        self.wish.label
+        self.kind.label
     }
 
     fn staging(&self, lab: &Lab) -> PathBuf {
@@ -123,7 +127,7 @@ impl DemoVolume {
 
     /// Where its bytes are: the published device node, or a file on the published filesystem.
     fn data(&self, mounted: &Path) -> PathBuf {
-        if self.wish.fs.is_some() { mounted.join("data") } else { mounted.to_owned() }
+        if self.kind.fs.is_some() { mounted.join("data") } else { mounted.to_owned() }
     }
 
     fn wrong(&self, what: impl Into<String>) -> DemoError {

@@ -21,13 +21,13 @@ impl DemoVolume {
         let request = NodeStageVolumeRequest {
             volume_id: self.id.clone(),
             staging_target_path: text(&staging),
-            volume_capability: Some(capability(self.wish.fs)),
+            volume_capability: Some(capability(self.kind.fs)),
             ..Default::default()
         };
         let begun = Instant::now();
         call("NodeStageVolume", self.label(), clients.node.node_stage_volume(request)).await?;
         let took = begun.elapsed();
-        let Some(fs) = self.wish.fs else {
+        let Some(fs) = self.kind.fs else {
             return Ok(StepDone { detail: "nothing to do".into(), gist: "raw: nothing to do".into(), took });
         };
         self.expect_mounted(lab, &staging, Some(fs.name()))?;
@@ -51,12 +51,12 @@ impl DemoVolume {
             volume_id: self.id.clone(),
             staging_target_path: text(&self.staging(lab)),
             target_path: text(&target),
-            volume_capability: Some(capability(self.wish.fs)),
+            volume_capability: Some(capability(self.kind.fs)),
             ..Default::default()
         };
         let begun = Instant::now();
         call("NodePublishVolume", self.label(), clients.node.node_publish_volume(request)).await?;
-        let (gist, fs) = match self.wish.fs {
+        let (gist, fs) = match self.kind.fs {
             Some(fs) => ("bind-mounted for a pod", Some(fs.name())),
             None => ("device node bind-mounted for a pod", None),
         };

@@ -194,7 +194,8 @@ fn read(device: &dyn BlockDevice) -> Evidence {
 }
 
 fn discovery() -> Discovery {
-    Discovery::new(Owner { cluster: "c".into(), node: "n".into() }, Duration::from_secs(60))
+    let owner = Owner { cluster: "c".into(), node: "n".into() };
+    Discovery { read, ..Discovery::new(owner, Duration::from_secs(60)) }
 }
 
 fn verdicts(set: &Snapshot) -> Vec<(&str, &'static str)> {
@@ -215,7 +216,7 @@ fn find<'s>(set: &'s Snapshot, name: &str) -> &'s Device {
 #[test]
 fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs"), ("sdd", "torn"), ("sde", "dead")]);
-    let set = discovery().look(&desk.host(), read).unwrap();
+    let set = discovery().look(&desk.host()).unwrap();
     let expected = [("sda", "unclaimed"), ("sdb", "ours"), ("sdc", "theirs"), ("sdd", "unknown"), ("sde", "unknown")];
     assert_eq!(verdicts(&set), expected);
     let pool = find(&set, "sdb");
@@ -236,7 +237,7 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     }
     let mut discovery = discovery();
     discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     let expected = [("sda", "ours"), ("sdb", "ours"), ("sdb1", "theirs"), ("sdc", "theirs"), ("sdc1", "unclaimed")];
     assert_eq!(verdicts(&set), expected);
     assert!(set.devices.iter().all(|device| device.believed == Believed::Yes));
@@ -245,13 +246,13 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     assert!(!opened.contains("sdb") && !probed.contains("sdb"), "{opened}; {probed}");
     // It is claimed while the content is remembered, and released again.
     discovery.claimed_bare(BTreeSet::new());
-    assert_eq!(discovery.look(&desk.host(), read).unwrap().devices[1].verdict, Verdict::Ours);
+    assert_eq!(discovery.look(&desk.host()).unwrap().devices[1].verdict, Verdict::Ours);
     assert!(desk.touched().0.contains("sdb"), "what is on it counts again, so it is read");
     discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
-    assert_eq!(find(&discovery.look(&desk.host(), read).unwrap(), "sdb").label, None);
+    assert_eq!(find(&discovery.look(&desk.host()).unwrap(), "sdb").label, None);
     // A partition that is claimed bare itself is that, and not the tenant's of the same GUID.
     discovery.claimed_bare([DiskId::named("serial--SN-sdb"), DiskId::named(format!("part-{guid}"))].into());
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     assert_eq!((verdicts(&set)[2], verdicts(&set)[4]), (("sdb1", "theirs"), ("sdc1", "ours")));
 }
 
@@ -263,7 +264,7 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
     desk.put(RawDisk { partitions: vec!["sda2".into()], ..whole }, "ours");
     desk.put(RawDisk { holders: vec!["dm-0".into()], ..partition("sda", 2, Some(guid)) }, "ours");
     desk.put(built, "ours");
-    let set = discovery().look(&desk.host(), read).unwrap();
+    let set = discovery().look(&desk.host()).unwrap();
     assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
     let tenants = find(&set, "dm-0");
     assert_eq!((tenants.label.as_ref(), tenants.id.as_str()), (None, "dm-LVM-x"));
@@ -278,7 +279,7 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
     desk.put(RawDisk { size: 0, kind: DeviceKind::Loop(None), ..disk("loop0") }, "");
     desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
     desk.put(RawDisk { swap: true, ..disk("sda") }, "");
-    discovery().look(&desk.host(), read).unwrap();
+    discovery().look(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), String::new()), "a disk in use may be ours, but needs no probe");
 }
 
@@ -286,13 +287,13 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
 fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     desk.touched();
     desk.wait(30);
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
     desk.wait(30);
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda sdb sdc".into(), "sda sdc".into()), "nothing is believed for ever");
 }
 
@@ -300,28 +301,28 @@ fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
 fn that_a_disk_was_busy_is_believed_at_that_look_only() {
     let desk = Desk::with(&[("sda", "busy")]);
     let mut discovery = discovery();
-    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "theirs")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "theirs")]);
     let raw = desk.disks.lock().unwrap()["sda"].0.clone();
     desk.put(raw, "");
-    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "unclaimed")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "unclaimed")]);
 }
 
 #[test]
 fn an_event_or_another_device_under_the_name_is_looked_at_again() {
     let desk = Desk::with(&[("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     desk.touched();
     discovery.changed(&"sdc1".into());
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sdc".into(), "sdc".into()));
     let replaced = RawDisk { diskseq: Some(2), serial: Some("other".into()), ..disk("sdb") };
     desk.put(replaced, "");
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     assert_eq!(verdicts(&set), [("sdb", "unclaimed"), ("sdc", "theirs")]);
     desk.touched();
     discovery.all_changed();
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     assert_eq!(desk.touched().0, "sdb sdc");
 }
 
@@ -329,11 +330,11 @@ fn an_event_or_another_device_under_the_name_is_looked_at_again() {
 fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host(), read).unwrap();
-    let raw = find(&discovery.look(&desk.host(), read).unwrap(), "sda").raw.clone();
+    discovery.look(&desk.host()).unwrap();
+    let raw = find(&discovery.look(&desk.host()).unwrap(), "sda").raw.clone();
     desk.put(raw, "ours");
     desk.touched();
-    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "ours")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "ours")]);
     assert_eq!(desk.touched(), ("sda".into(), String::new()));
 }
 
@@ -341,25 +342,25 @@ fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
 fn a_claim_is_confirmed_by_a_fresh_look_at_that_device_alone() {
     let desk = Desk::with(&[("sda", ""), ("sdb", ""), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     desk.touched();
     let sda = find(&set, "sda");
-    assert_eq!(discovery.confirm(&desk.host(), read, sda).unwrap().verdict, Verdict::Unclaimed);
+    assert_eq!(discovery.confirm(&desk.host(), sda).unwrap().verdict, Verdict::Unclaimed);
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
 
     desk.put(sda.raw.clone(), "ext4");
-    let error = discovery.confirm(&desk.host(), read, sda).unwrap_err();
+    let error = discovery.confirm(&desk.host(), sda).unwrap_err();
     assert_eq!(
         error.to_string(),
         "sda is not free any more: holds ext4; `wipefs --all` blanks it if nothing on it is needed"
     );
     desk.put(sda.raw.clone(), "ours");
-    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
     desk.put(RawDisk { diskseq: Some(9), ..sda.raw.clone() }, "");
-    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
     desk.disks.lock().unwrap().remove("sda");
-    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Gone { .. })));
-    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Gone { .. })));
+    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
 }
 
 #[test]
@@ -368,7 +369,7 @@ fn a_probe_that_hangs_makes_its_device_unknown_and_is_not_repeated_until_it_ends
     let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
     let gate = desk.gate.lock().unwrap();
     for probed in ["sda sdb", "sdb"] {
-        let set = discovery.look(&desk.host(), read).unwrap();
+        let set = discovery.look(&desk.host()).unwrap();
         assert_eq!(verdicts(&set), [("sda", "unknown"), ("sdb", "unclaimed")]);
         let Verdict::Unknown(why) = &find(&set, "sda").verdict else { unreachable!("as was just seen") };
         assert!(why.contains("took more than 500ms"), "{why}");
@@ -377,9 +378,9 @@ fn a_probe_that_hangs_makes_its_device_unknown_and_is_not_repeated_until_it_ends
     }
     drop(gate);
     while discovery.is_waiting() {
-        discovery.look(&desk.host(), read).unwrap();
+        discovery.look(&desk.host()).unwrap();
     }
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     assert_eq!(verdicts(&set), [("sda", "unclaimed"), ("sdb", "unclaimed")]);
 }
 
@@ -388,9 +389,9 @@ fn a_device_that_is_gone_is_not_waited_for() {
     let desk = Desk::with(&[("sda", "asleep")]);
     let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
     let _gate = desk.gate.lock().unwrap();
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     desk.disks.lock().unwrap().clear();
-    discovery.look(&desk.host(), read).unwrap();
+    discovery.look(&desk.host()).unwrap();
     assert!(!discovery.is_waiting());
 }
 
@@ -398,10 +399,10 @@ fn a_device_that_is_gone_is_not_waited_for() {
 fn a_second_path_that_appears_before_the_claim_stops_it() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     let sda = find(&set, "sda");
     desk.put(RawDisk { name: "sdb".into(), path: "/dev/sdb".into(), ..sda.raw.clone() }, "");
-    let error = discovery.confirm(&desk.host(), read, sda).unwrap_err();
+    let error = discovery.confirm(&desk.host(), sda).unwrap_err();
     assert!(error.to_string().contains("same identity"), "{error}");
 }
 
@@ -413,12 +414,9 @@ fn a_partition_is_confirmed_with_its_disk() {
     desk.put(whole.clone(), "");
     desk.put(partition("sda", 1, Some(guid)), "");
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host(), read).unwrap();
+    let set = discovery.look(&desk.host()).unwrap();
     let part = find(&set, "sda1");
     assert_eq!(part.verdict, Verdict::Unclaimed);
     desk.put(whole, "ours");
-    assert!(
-        discovery.confirm(&desk.host(), read, part).is_err(),
-        "its disk has become ours: a volume, not a free device"
-    );
+    assert!(discovery.confirm(&desk.host(), part).is_err(), "its disk has become ours: a volume, not a free device");
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::label::{Label, MARK};
+use super::label::{Label, OURS};
 use super::ownership::Evidence;
 use crate::host::table::{Choice, Mbr, Part, Table, TableCopies, TableError, TableRefusal, choose, read_copies};
 use crate::host::{BlockDevice, chain};
@@ -73,7 +73,7 @@ impl Record {
 pub fn read_record(dev: &dyn BlockDevice) -> Record {
     let copies = read_copies(dev);
     let labels = read_label(dev);
-    match choose(&copies, &MARK) {
+    match choose(&copies, &OURS) {
         Ok(choice) => with_table(choice, &copies, labels),
         Err(TableRefusal::Absent) => without_table(&labels),
         Err(TableRefusal::OfOthers(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
@@ -97,7 +97,7 @@ pub fn judged_record(disk: &dyn BlockDevice) -> Evidence {
 /// The last step of a release: wipes both labels of a disk whose tables are gone. Nothing there: success.
 pub fn wipe_labels(dev: &dyn BlockDevice, disk: Uuid) -> Result<(), LabelError> {
     let in_use = |why: &str| Err(LabelError::InUse { why: why.to_owned() });
-    match choose(&read_copies(dev), &MARK) {
+    match choose(&read_copies(dev), &OURS) {
         Err(TableRefusal::Absent) => {}
         Err(refusal) => return in_use(&refusal.to_string()),
         Ok(_) => return in_use("its partition table is still there"),

@@ -12,6 +12,10 @@ use super::partitions::{ENTRY, Entry, SLOTS, Table, array_sectors};
 use crate::host::extent::Extent;
 
 pub const SIGNATURE: &[u8; 8] = b"EFI PART";
+/// The last two bytes of a boot sector.
+pub const BOOT_SIGNATURE: [u8; 2] = [0x55, 0xaa];
+/// The MBR partition type that protects a GPT.
+pub const PROTECTIVE: u8 = 0xee;
 const REVISION: u32 = 0x0001_0000;
 /// Bytes of a header.
 const HEADER: u32 = 92;
@@ -178,10 +182,10 @@ pub fn mbr_bytes(table: &Table) -> Vec<u8> {
     let mut block = vec![0; table.sector as usize];
     let sectors = u32::try_from(Lba::last_of(table.size, table.sector).0).unwrap_or(u32::MAX);
     // Not active; from head 0, sector 2, cylinder 0 (sector 1 of the disk) to the end of CHS.
-    block[446..454].copy_from_slice(&[0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff]);
+    block[446..454].copy_from_slice(&[0, 0, 2, 0, PROTECTIVE, 0xff, 0xff, 0xff]);
     block[454..458].copy_from_slice(&1u32.to_le_bytes());
     block[458..462].copy_from_slice(&sectors.to_le_bytes());
-    block[510..512].copy_from_slice(&[0x55, 0xaa]);
+    block[510..512].copy_from_slice(&BOOT_SIGNATURE);
     block
 }
 

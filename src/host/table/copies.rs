@@ -10,7 +10,7 @@ use super::ends::Ends;
 use super::error::TableError;
 use super::lba::Lba;
 use super::over;
-use super::partitions::{Mark, SECTORS, Table};
+use super::partitions::{Ours, SECTORS, Table};
 use crate::host::block::{BlockDevice, Geometry, IoError};
 
 /// A piece of a table on the disk, in the order in which they are written.
@@ -129,11 +129,11 @@ fn read_mbr(dev: &Ends<'_>) -> Result<Mbr, IoError> {
     }
     let mut block = vec![0; sector as usize];
     dev.read_at(0, &mut block)?;
-    if block[510..512] != [0x55, 0xaa] {
+    if block[510..512] != codec::BOOT_SIGNATURE {
         return Ok(Mbr::None);
     }
     let used: Vec<&[u8]> = block[446..510].chunks_exact(16).filter(|record| record.iter().any(|b| *b != 0)).collect();
-    let protective = |record: &&[u8]| record[4] == 0xee && record[8..12] == [1, 0, 0, 0];
+    let protective = |record: &&[u8]| record[4] == codec::PROTECTIVE && record[8..12] == [1, 0, 0, 0];
     Ok(match (used.iter().any(protective), used.len()) {
         (true, 1) => Mbr::Protective,
         (true, _) => Mbr::Hybrid,
@@ -162,8 +162,8 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
 }
 
 /// Which copy to believe, and what to repair beside it: never what somebody made over one of them.
-pub fn choose(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal> {
-    let choice = believe(copies, mark)?;
+pub fn choose(copies: &TableCopies, ours: &Ours) -> Result<Choice, TableRefusal> {
+    let choice = believe(copies, ours)?;
     let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
     match copies.over.filter(|_| choice.stale.iter().any(is_at_start)) {
         Some(over) => Err(TableRefusal::Broken(format!(
@@ -178,16 +178,16 @@ pub fn choose(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal>
 /// A sound primary wins, as it does in the kernel; the backup counts only if the primary is absent, damaged or
 /// unreadable, and only with our label. If two copies contradict each other more than a stopped write explains,
 /// somebody made them so, and nothing is repaired automatically.
-fn believe(copies: &TableCopies, mark: &Mark) -> Result<Choice, TableRefusal> {
+fn believe(copies: &TableCopies, ours: &Ours) -> Result<Choice, TableRefusal> {
     match (&copies.primary, &copies.backup) {
-        (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
+        (Ok(primary), backup) => choose_primary(copies, primary, backup, ours),
         // A sector that a drive lost in the middle of a write cannot be read until it is written again.
-        (Err(damage @ TableError::Unreadable { .. }), Ok(backup)) if backup.is_marked(mark) => {
-            choose_backup(copies, damage, backup, mark)
+        (Err(damage @ TableError::Unreadable { .. }), Ok(backup)) if backup.is_ours(ours) => {
+            choose_backup(copies, damage, backup, ours)
         }
         (Err(TableError::Unreadable { source, .. }), _) => Err(unreadable(source)),
         (Err(e), _) if !e.is_damage() => Err(TableRefusal::OfOthers(e.to_string())),
-        (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, mark),
+        (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, ours),
         (Err(_), Err(TableError::Unreadable { source, .. })) => Err(unreadable(source)),
         (Err(_), Err(e)) if !e.is_damage() => Err(TableRefusal::OfOthers(format!("a lone backup: {e}"))),
         (Err(primary), Err(backup)) => Err(without_table(copies, primary, backup)),
@@ -198,9 +198,9 @@ fn choose_primary(
     copies: &TableCopies,
     primary: &Table,
     backup: &Result<Table, TableError>,
-    mark: &Mark,
+    ours: &Ours,
 ) -> Result<Choice, TableRefusal> {
-    if !primary.is_marked(mark) {
+    if !primary.is_ours(ours) {
         return Err(TableRefusal::OfOthers("a GPT without localpool's label".into()));
     }
     let mut stale = Vec::new();
@@ -222,9 +222,9 @@ fn choose_backup(
     copies: &TableCopies,
     damage: &TableError,
     backup: &Table,
-    mark: &Mark,
+    ours: &Ours,
 ) -> Result<Choice, TableRefusal> {
-    if !backup.is_marked(mark) {
+    if !backup.is_ours(ours) {
         return Err(TableRefusal::OfOthers(format!("a backup GPT without localpool's label ({damage})")));
     }
     if let Some(disk) = damage.disk().filter(|disk| *disk != backup.disk()) {

@@ -19,10 +19,10 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{backup_bytes, mbr_bytes, primary_bytes};
+pub use codec::{BOOT_SIGNATURE, PROTECTIVE, SIGNATURE, backup_bytes, mbr_bytes, primary_bytes};
 pub use copies::{Choice, Mbr, Part, TableCopies, TableRefusal, choose, read_copies};
 pub use error::TableError;
 pub use lba::Lba;
 pub use name::Name;
-pub use partitions::{Entry, Mark, SLOTS, Table};
+pub use partitions::{Entry, Ours, SLOTS, Table};
 pub use write::{TableWriteError, repair, unchanged, wipe_backup, wipe_primary, write_first, write_table};

@@ -19,7 +19,7 @@ pub(super) const SECTORS: [u32; 2] = [512, 4096];
 
 /// What makes a table ours. The values live with the label; this module only compares.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct Ours {
     /// Type and place of entry 1 of our tables.
     pub label: Uuid,
     pub extent: Extent,
@@ -135,13 +135,13 @@ impl Table {
     }
 
     /// Entry 1 is our label, in its place.
-    pub fn is_marked(&self, mark: &Mark) -> bool {
-        self.get(1).is_some_and(|entry| entry.kind == mark.label && entry.extent == mark.extent)
+    pub fn is_ours(&self, ours: &Ours) -> bool {
+        self.get(1).is_some_and(|entry| entry.kind == ours.label && entry.extent == ours.extent)
     }
 
     /// Partitions of types that are not ours.
-    pub fn entries_of_others<'a>(&'a self, mark: &'a Mark) -> impl Iterator<Item = (u32, &'a Entry)> {
-        self.entries.iter().filter(|(_, entry)| !mark.types.contains(&entry.kind)).map(|(n, entry)| (*n, entry))
+    pub fn entries_of_others<'a>(&'a self, ours: &'a Ours) -> impl Iterator<Item = (u32, &'a Entry)> {
+        self.entries.iter().filter(|(_, entry)| !ours.types.contains(&entry.kind)).map(|(n, entry)| (*n, entry))
     }
 
     /// The gate for every table, read or made.

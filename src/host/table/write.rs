@@ -17,7 +17,7 @@ use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
 use super::copies::{Choice, Mbr, Part, TableRefusal, choose, read_copies, read_copy};
 use super::error::TableError;
 use super::lba::Lba;
-use super::partitions::{Mark, Table};
+use super::partitions::{Ours, Table};
 use crate::host::block::{BlockDevice, IoError};
 
 /// Why a table was not written, or not as it should be.
@@ -49,15 +49,15 @@ pub enum TableWriteError {
 
 /// Changes the table from `expected`, which the disk must hold now, to `new`. Grows the table if `new`
 /// is for a larger disk; then the partitions must be the same.
-pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &Table) -> Result<(), TableWriteError> {
-    check_change(dev, mark, expected, new)?;
-    let now = unchanged(dev, mark, expected)?;
+pub fn write_table(dev: &dyn BlockDevice, ours: &Ours, expected: &Table, new: &Table) -> Result<(), TableWriteError> {
+    check_change(dev, ours, expected, new)?;
+    let now = unchanged(dev, ours, expected)?;
     if now.good != Part::Primary {
         return Err(TableWriteError::Damaged);
     }
     put(dev, Part::Backup, new)?;
     put(dev, Part::Primary, new)?;
-    verify(dev, mark, new)?;
+    verify(dev, ours, new)?;
     if new.size() != expected.size() {
         // The old backup is in free space now. Left there, it would come back if the disk ever shrank.
         zero(dev, Part::Backup, expected)?;
@@ -66,8 +66,8 @@ pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &T
 }
 
 /// The first table of a disk that was proved unclaimed; also rolls an unfinished claim forward.
-pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
-    if !table.is_marked(mark) {
+pub fn write_first(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
+    if !table.is_ours(ours) {
         return Err(TableWriteError::Shape { why: "does not have localpool's label" });
     }
     let copies = read_copies(dev);
@@ -75,7 +75,7 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
         return Err(TableWriteError::Shape { why: "is for a disk of another size" });
     }
     let occupied = |what: String| Err(TableWriteError::Occupied { what });
-    match choose(&copies, mark) {
+    match choose(&copies, ours) {
         Ok(found) if found.table != *table => return occupied(format!("a table of disk {}", found.table.disk())),
         Ok(_) | Err(TableRefusal::Absent) => {}
         Err(_) if is_torn(&copies.primary, &copies.backup, table.disk()) && matches!(copies.mbr, Ok(Mbr::None)) => {}
@@ -84,12 +84,12 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
     put(dev, Part::Backup, table)?;
     put(dev, Part::Primary, table)?;
     put(dev, Part::Mbr, table)?;
-    verify(dev, mark, table)
+    verify(dev, ours, table)
 }
 
 /// What the disk has of `expected`, which must be its table now. Other writes that rely on it check this first, too.
-pub fn unchanged(dev: &dyn BlockDevice, mark: &Mark, expected: &Table) -> Result<Choice, TableWriteError> {
-    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
+pub fn unchanged(dev: &dyn BlockDevice, ours: &Ours, expected: &Table) -> Result<Choice, TableWriteError> {
+    let now = choose(&read_copies(dev), ours).map_err(TableWriteError::Refused)?;
     match difference(expected, &now.table) {
         Some(what) => Err(TableWriteError::ChangedUnderneath { what }),
         None => Ok(now),
@@ -97,23 +97,23 @@ pub fn unchanged(dev: &dyn BlockDevice, mark: &Mark, expected: &Table) -> Result
 }
 
 /// Rewrites whatever is stale beside `table`, which [`choose`] found in its good copy.
-pub fn repair(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
-    let now = unchanged(dev, mark, table)?;
+pub fn repair(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
+    let now = unchanged(dev, ours, table)?;
     for part in now.stale {
         put(dev, part, &now.table)?;
     }
-    verify(dev, mark, &now.table)
+    verify(dev, ours, &now.table)
 }
 
 /// First half of a release: MBR and primary become zeros by one write. Refused while a foreign partition
 /// is there, and for a disk that holds another table.
-pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+pub fn wipe_primary(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
     let copies = read_copies(dev);
     let speaks = match (&copies.primary, &copies.backup) {
         (Err(TableError::Unreadable { disk: None, .. }), Ok(_)) => &copies.backup,
         (primary, _) => primary,
     };
-    check_wipe(mark, table, speaks)?;
+    check_wipe(ours, table, speaks)?;
     if let Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) = copies.mbr {
         return Err(TableWriteError::Occupied { what: mbr.to_string() });
     }
@@ -125,18 +125,18 @@ pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result
 }
 
 /// Second half of a release, after [`wipe_primary`]: the backup becomes zeros.
-pub fn wipe_backup(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+pub fn wipe_backup(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
     match read_copy(dev, Lba::PRIMARY) {
         Err(TableError::NoSignature { .. }) => {}
         Err(e @ TableError::Unreadable { .. }) => return Err(occupied_by(&e)),
         Ok(_) | Err(_) => return Err(TableWriteError::Occupied { what: "a primary table".into() }),
     }
-    check_wipe(mark, table, &read_copy(dev, Lba::last_of(table.size(), table.sector())))?;
+    check_wipe(ours, table, &read_copy(dev, Lba::last_of(table.size(), table.sector())))?;
     zero(dev, Part::Backup, table)
 }
 
-fn check_wipe(mark: &Mark, table: &Table, found: &Result<Table, TableError>) -> Result<(), TableWriteError> {
-    let foreign = |table: &Table| table.entries_of_others(mark).next().map(|(number, _)| number);
+fn check_wipe(ours: &Ours, table: &Table, found: &Result<Table, TableError>) -> Result<(), TableWriteError> {
+    let foreign = |table: &Table| table.entries_of_others(ours).next().map(|(number, _)| number);
     if let Some(number) = foreign(table).or_else(|| found.as_ref().ok().and_then(foreign)) {
         return Err(TableWriteError::EntryOfOthers { number });
     }
@@ -164,9 +164,9 @@ fn is_torn(primary: &Result<Table, TableError>, backup: &Result<Table, TableErro
 }
 
 /// What must hold between the two tables whatever the disk says.
-fn check_change(dev: &dyn BlockDevice, mark: &Mark, old: &Table, new: &Table) -> Result<(), TableWriteError> {
+fn check_change(dev: &dyn BlockDevice, ours: &Ours, old: &Table, new: &Table) -> Result<(), TableWriteError> {
     let shape = |why| Err(TableWriteError::Shape { why });
-    if !new.is_marked(mark) {
+    if !new.is_ours(ours) {
         return shape("does not have localpool's label");
     }
     if (old.disk(), old.sector(), old.slots()) != (new.disk(), new.sector(), new.slots()) {
@@ -181,7 +181,7 @@ fn check_change(dev: &dyn BlockDevice, mark: &Mark, old: &Table, new: &Table) ->
     if new.size() == old.size() && new.usable() != old.usable() {
         return shape("has another usable space");
     }
-    for (number, entry) in old.entries_of_others(mark).chain(new.entries_of_others(mark)) {
+    for (number, entry) in old.entries_of_others(ours).chain(new.entries_of_others(ours)) {
         if old.get(number) != Some(entry) || new.get(number) != Some(entry) {
             return Err(TableWriteError::EntryOfOthers { number });
         }
@@ -238,12 +238,12 @@ fn write_and_sync(dev: &dyn BlockDevice, part: Part, at: u64, bytes: &[u8]) -> R
     dev.write_at(at, bytes).and_then(|()| dev.sync()).map_err(|source| TableWriteError::Io { part, source })
 }
 
-fn verify(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+fn verify(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
     let copies = read_copies(dev);
     for (part, copy) in [(Part::Backup, &copies.backup), (Part::Primary, &copies.primary)] {
         if copy.as_ref().ok() != Some(table) {
             return Err(TableWriteError::Mismatch { part });
         }
     }
-    choose(&copies, mark).map(drop).map_err(TableWriteError::Refused)
+    choose(&copies, ours).map(drop).map_err(TableWriteError::Refused)
 }

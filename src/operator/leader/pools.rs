@@ -2,44 +2,41 @@
 //!
 //! Takes in all DevicePools; deletes those that no agent updates any more, after a while.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 
-use super::Leader;
+use super::{Leader, Pass};
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool::deleted_node::UnusedPools;
+use crate::operator::write::Write;
 
 impl Leader {
-    /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
-    /// is due.
-    pub(super) async fn unused_pools(&self, unused: &mut UnusedPools) -> (bool, Option<Timestamp>) {
+    /// Deletes DevicePools that no agent updates any more. The next one is deleted when it is due.
+    pub(super) async fn unused_pools(&self, unused: &mut UnusedPools, now: SignedDuration) -> Pass {
         let volumes = self.stores.volumes.all();
         let used = |name: &NodeName| {
             self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
         };
-        let (due, next) = unused.due(self.stores.pools.all(), used, self.retention, Timestamp::now());
-        let mut done = true;
+        let (due, next) = unused.due(self.stores.pools.all(), used, now);
+        let mut pass = Pass { due: next.map(|wait| Timestamp::now() + wait), ..Pass::done() };
         for pool in due {
             // A watch may be behind.
             if !self.exists(&pool.node()).await.unwrap_or(true) {
-                done &= self.note("nodes", self.delete_pool(&pool).await);
+                pass.is_done &= self.metrics.note("nodes", self.delete_pool(&pool).await).is_some();
             }
         }
-        (done, next)
+        pass
     }
 
-    async fn delete_pool(&self, pool: &DevicePool) -> Result<(), OperatorError> {
+    async fn delete_pool(&self, pool: &DevicePool) -> Result<Write<()>, OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
         let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         let what = format!("deleting DevicePool {name}, whose node was deleted");
-        match within(&what, api.delete(&name, &params)).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(()),
-        }
+        Ok(Write::of(within(&what, api.delete(&name, &params)).await)?.map(drop))
     }
 }

@@ -1,33 +1,30 @@
 //! What the leader does with volumes without a node, without an agent that answers, or without a claim.
 //!
-//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, marks those whose node is deleted or silent,
+//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, writes conditions of those whose node is deleted or silent,
 //! and gives up those of a deleted node if that is wanted.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::{Leader, WRITES, soon};
+use super::{Leader, NEXT, Pass, WRITES};
 use crate::api::crd::PoolVolume;
 use crate::device::NodeName;
-use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::volume::leftover;
-use crate::operator::volume::node_marks::{self, MarkAction, Marked, NodeLife};
-use crate::operator::volume::objects::Write;
+use crate::operator::volume::node_conditions::{self, NodeAction, NodeConditions, NodeLife};
+use crate::operator::write::{Write, patch_status};
 
 impl Leader {
-    /// Returns whether everything was done, and when the next object becomes a leftover.
-    pub(super) async fn volumes(&self) -> (bool, Option<Timestamp>) {
-        let mut done = true;
-        let mut next: Option<Timestamp> = None;
+    /// The next object becomes a leftover when it is due.
+    pub(super) async fn volumes(&self) -> Pass {
+        let mut pass = Pass::done();
         let mut writes = 0;
         let now = Timestamp::now();
         let pools = self.stores.pools.all();
@@ -36,59 +33,51 @@ impl Leader {
         for volume in self.stores.volumes.all() {
             match leftover::due(&volume, self.retention) {
                 Some(due) if due <= now => {
-                    done &= self.note("leftovers", self.objects.withdraw(&volume).await);
+                    pass.is_done &= self.metrics.note("leftovers", self.objects.withdraw(&volume).await).is_some();
                     continue;
                 }
-                Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
-                None => {}
+                due => pass.due_at(due),
             }
             let node = match (self.stores.nodes.get(&volume.spec.node), silences.get(&volume.spec.node)) {
                 (None, _) => NodeLife::Deleted,
                 (Some(_), Some(ready)) => NodeLife::Silent(ready),
                 (Some(_), None) => NodeLife::Answers,
             };
-            let Some(act) = node_marks::decide(&volume, node, self.gone) else { continue };
+            let Some(act) = node_conditions::decide(&volume, node, self.gone) else { continue };
             // A watch may be behind, so ask the API server itself whether a node is gone.
             if matches!(node, NodeLife::Deleted) && self.exists(&volume.spec.node).await.unwrap_or(true) {
                 continue;
             }
             writes += 1;
             if writes > WRITES {
-                next = Some(soon(next, now));
+                pass.due_at(now + NEXT);
                 break;
             }
-            let result = self.act(&volume, act).await;
-            match result {
-                Ok(event) => {
-                    self.note("nodes", Ok(()));
-                    done &= self.publish_events(volume.object_ref(&()), "WatchNode", event.as_slice()).await;
-                }
-                Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
-            }
+            pass.is_done &= match self.metrics.note("nodes", self.act(&volume, act).await) {
+                Some(event) => self.write_events(volume.object_ref(&()), "WatchNode", event.as_slice()).await,
+                None => false,
+            };
         }
-        (done, next)
+        pass
     }
 
     /// Returns what has to be reported.
-    async fn act(&self, volume: &PoolVolume, act: MarkAction) -> Result<Option<EventNote>, OperatorError> {
-        let Marked { conditions, health, event } = match act {
-            MarkAction::Release => return self.give_up(volume).await,
-            MarkAction::Write(marked) => marked,
+    async fn act(&self, volume: &PoolVolume, act: NodeAction) -> Result<Option<EventNote>, OperatorError> {
+        let NodeConditions { conditions, health, event } = match act {
+            NodeAction::Release => return self.give_up(volume).await,
+            NodeAction::Write(written) => written,
         };
         let api: Api<PoolVolume> = Api::all(self.client.clone());
         let name = volume.name_any();
-        let change = json!({
-            "metadata": { "resourceVersion": volume.resource_version() },
-            "status": { "conditions": conditions, "health": health },
-        });
         let what = format!("writing the status of PoolVolume {name}");
-        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
-            Ok(_) => Ok(event),
-            // It changed: the watch starts another pass.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+        let seen = json!({ "resourceVersion": volume.resource_version() });
+        let change = json!({ "metadata": seen, "status": { "conditions": conditions, "health": health } });
+        match patch_status(&api, &name, &what, change).await? {
+            Write::Done(_) => Ok(event),
+            Write::Changed => Ok(None),
         }
     }
+
     async fn give_up(&self, volume: &PoolVolume) -> Result<Option<EventNote>, OperatorError> {
         let held = match self.objects.delete(volume).await? {
             Write::Done(held) => held,

@@ -4,27 +4,25 @@
 //! PersistentVolumeClaim has it, else about the PoolVolume.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use kube::runtime::events::{Recorder, Reporter};
 use kube::{Client, Resource as _, ResourceExt as _};
 
 use crate::api::crd::PoolVolume;
 use crate::device::NodeName;
-use crate::operator::client::{is_object_name, within};
+use crate::operator::client::is_object_name;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::event_queue::{EventSubject, QueuedEvent, QueuedEvents};
+use crate::operator::event_writer::EventWriter;
 use crate::operator::volume::objects::{VolumeApi, is_of};
-use crate::volume::DRIVER_NAME;
 
 /// Writes what is queued, until nobody can queue anything.
 pub async fn keep(client: Client, node: NodeName, mut queued: QueuedEvents) {
-    let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(node.to_string()) };
-    let (recorder, volumes) = (Recorder::new(client.clone(), reporter), VolumeApi::new(client));
+    let (events, volumes) = (EventWriter::new(client.clone(), node.as_str()), VolumeApi::new(client));
     while let Some(QueuedEvent { about, action, note }) = queued.recv().await {
         let about = match about {
             EventSubject::Object(object) => *object,
             EventSubject::Volume(volume) => claim_or_volume(&volumes, &volume).await,
         };
-        if let Err(error) = within("writing an Event", recorder.publish(&note.event(action), &about)).await {
+        if let Err(error) = events.write(&about, action, &note).await {
             tracing::warn!(
                 reason = note.reason,
                 note = note.note,

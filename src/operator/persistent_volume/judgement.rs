@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
-use super::steady::Lasting;
 use crate::api::crd::HealthEntry;
 use crate::health::HealthReason;
+use crate::operator::node_ready::NodeReadiness;
+use crate::operator::steady::Lasting;
 
 /// What is wrong with one PersistentVolume, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +16,6 @@ pub struct Judgement {
     pub reasons: BTreeSet<HealthReason>,
     /// After this time it may be another one, even if nothing changes.
     pub due: Option<SignedDuration>,
-}
-
-/// Whether a node can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodePresence {
-    Ready,
-    NotReady,
-    Gone,
 }
 
 /// What is known of a volume besides its node.
@@ -36,7 +29,7 @@ pub enum Reported<'a> {
 }
 
 /// `present` are the reasons by which it is marked now.
-pub fn judge(node: Lasting<NodePresence>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
+pub fn judge(node: Lasting<NodeReadiness>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
     let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
     let of_volume = || present.iter().filter(|reason| !of_node.contains(reason)).cloned().collect();
     let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
@@ -50,9 +43,9 @@ pub fn judge(node: Lasting<NodePresence>, reported: Reported<'_>, present: &BTre
         Reported::Absent(Lasting::In(wait)) => (of_volume(), Some(wait)),
     };
     match node {
-        Lasting::Yes(NodePresence::Ready) => {}
-        Lasting::Yes(NodePresence::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
-        Lasting::Yes(NodePresence::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
+        Lasting::Yes(NodeReadiness::Ready) => {}
+        Lasting::Yes(NodeReadiness::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
+        Lasting::Yes(NodeReadiness::Gone) => drop(reasons.insert(HealthReason::NodeGone)),
         // Neither marked nor unmarked for it.
         Lasting::In(wait) => {
             reasons.extend(of_node.into_iter().filter(|reason| present.contains(reason)));
@@ -62,7 +55,7 @@ pub fn judge(node: Lasting<NodePresence>, reported: Reported<'_>, present: &BTre
     Judgement { reasons, due }
 }
 
-/// Seed 004 has one word for a PersistentVolume whose device is too small, whoever made it.
+/// Kubernetes' proposal has one word for a PersistentVolume whose device is too small, whoever made it.
 fn mark_of(reason: HealthReason) -> HealthReason {
     match reason {
         HealthReason::CapacityAboveDevice => HealthReason::MisMatchedVolSize,
@@ -88,12 +81,12 @@ mod tests {
     fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
-        let judged = judge(Lasting::Yes(NodePresence::Ready), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&entries), &none);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
-        let judged = judge(Lasting::Yes(NodePresence::NotReady), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodeReadiness::NotReady), Reported::Entries(&entries), &none);
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
         let judged =
-            judge(Lasting::Yes(NodePresence::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
+            judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
         assert_eq!(words(&judged), ["MisMatchedVolSize"]);
     }
 
@@ -101,9 +94,9 @@ mod tests {
     fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
         let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
         let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, &present)).join(" ");
-        assert_eq!(judged(NodePresence::Ready), "NotMountPoint");
-        assert_eq!(judged(NodePresence::NotReady), "NotMountPoint NodeNotReady");
-        assert_eq!(judged(NodePresence::Gone), "NotMountPoint NodeGone");
+        assert_eq!(judged(NodeReadiness::Ready), "NotMountPoint");
+        assert_eq!(judged(NodeReadiness::NotReady), "NotMountPoint NodeNotReady");
+        assert_eq!(judged(NodeReadiness::Gone), "NotMountPoint NodeGone");
     }
 
     #[test]
@@ -116,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
-        let (ready, present) = (Lasting::Yes(NodePresence::Ready), [HealthReason::DiskMissing].into());
+        let (ready, present) = (Lasting::Yes(NodeReadiness::Ready), [HealthReason::DiskMissing].into());
         let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), &present);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
         let judged = judge(ready, Reported::Absent(Lasting::Yes(())), &present);

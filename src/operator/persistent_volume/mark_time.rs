@@ -1,4 +1,4 @@
-//! `FirstMarkTime`: RFC 3339 in UTC, and the form in which the seed's Go code wrote it.
+//! `FirstMarkTime`: RFC 3339 in UTC, and the form in which the proposal's Go code wrote it.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -30,7 +30,7 @@ mod tests {
         assert_eq!(written("2018-04-17T07:31:02.388570492Z".parse().expect("a time")), "2018-04-17T07:31:02Z");
         assert_eq!(read("2018-04-17T07:31:02Z"), Some(time));
         assert_eq!(read("2018-04-17T09:31:02+02:00"), Some(time));
-        let go = read("2018-04-17 07:31:02.388570492 +0000 UTC m=+600.033905921").expect("the seed's");
+        let go = read("2018-04-17 07:31:02.388570492 +0000 UTC m=+600.033905921").expect("the proposal's");
         assert_eq!(go.as_second(), time.as_second());
         assert_eq!(read("2018-04-17 09:31:02 +0200 CEST"), Some(time));
         for no_time in ["", "yes", "2018-04-17", "2018-04-17 07:31:02", "07:31", "2018-13-17T07:31:02Z"] {

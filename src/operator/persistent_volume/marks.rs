@@ -1,5 +1,5 @@
-//! The annotations of a PersistentVolume with which something is wrong, as seed 004 has them: one for each reason, with
-//! the value `yes`, and `FirstMarkTime`.
+//! The annotations of a PersistentVolume with which something is wrong, as Kubernetes' proposal has them: one for each
+//! reason, with the value `yes`, and `FirstMarkTime`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,11 @@ mod tests {
             changed(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, "2036-01-01T00:00:00Z")], &lost).expect("a change");
         assert_eq!(all[FIRST_MARK_TIME], NOW, "a clock was wrong");
         let go = "2026-01-01 00:00:00.5 +0000 UTC m=+600.0";
-        assert_eq!(changed(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, go)], &lost), None, "the seed's form stays");
+        assert_eq!(
+            changed(&[("NotMountPoint", "yes"), (FIRST_MARK_TIME, go)], &lost),
+            None,
+            "the proposal's form stays"
+        );
         assert_eq!(changed(&[("mine", "x")], &[]), None);
     }
 

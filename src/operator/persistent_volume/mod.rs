@@ -1,9 +1,10 @@
-//! PersistentVolumes with which something is wrong are marked: seed 004.
+//! PersistentVolumes with which something is wrong are marked, as Kubernetes' proposal for monitoring local volumes has
+//! it (docs/health.md, "Marks on PersistentVolumes").
 //!
 //! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
-//! wrong, Events, and in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at, and a condition of PoolVolumes that no PersistentVolume names. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the
-//! administrator wants those that are marked reserved (`reserve`).
+//! wrong, Events, in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
+//! looks at, and a condition of PoolVolumes that no PersistentVolume names. Only the leader does this. Annotations are
+//! all that it writes into a PersistentVolume, unless the administrator wants marked ones reserved (`reserve`).
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
@@ -20,7 +21,6 @@ mod object;
 mod plan;
 mod refusals;
 mod reserve;
-mod steady;
 mod unclaimed;
 mod view;
 mod volume_plan;

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -25,16 +24,17 @@ use super::view::View;
 use super::volume_plan::VolumeChange;
 use crate::agent::Run;
 use crate::api::crd::{CLAIM_ANNOTATION, DevicePool, PoolVolume, VolumeOrder, WatchedVolume};
-use crate::host::chain;
-use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
+use crate::operator::event_writer::EventWriter;
 use crate::operator::metrics::Metrics;
+use crate::operator::steady::GRACE;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
 use crate::operator::volume::{abandon, erase};
 use crate::operator::watch::{Watched, decoded, keep};
-use crate::volume::{DRIVER_NAME, VolumeId};
+use crate::operator::write::{Write, patch, patch_status};
+use crate::volume::VolumeId;
 
 /// Changes come in bursts; a pass waits for the end of one. It looks at all PersistentVolumes, and has time.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -42,17 +42,15 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// must not keep the API server from those who mend it.
 const WRITES: usize = 50;
 const NEXT: Duration = Duration::from_secs(1);
-/// How long a node is not ready, or ready again, before its volumes are marked, or not marked any more.
-pub const NODE_GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// The name of this work in metrics and logs.
 const WORK: &str = "monitor";
 
-/// The monitor of seed 004, for one replica.
+/// The monitor of Kubernetes' proposal (docs/health.md), for one replica.
 pub struct Monitor {
     client: Client,
     stores: Stores,
     volumes: Store<PersistentVolume>,
-    recorder: Recorder,
+    events: EventWriter,
     metrics: Metrics,
     grace: SignedDuration,
     reserve: ReservePolicy,
@@ -60,13 +58,12 @@ pub struct Monitor {
 
 impl Monitor {
     pub fn new(client: Client, stores: Stores, metrics: Metrics, reserve: ReservePolicy, identity: &str) -> Self {
-        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             stores,
             volumes: Store::new(object::is_same),
-            recorder: Recorder::new(client.clone(), reporter),
+            events: EventWriter::new(client.clone(), identity),
             metrics,
-            grace: NODE_GRACE,
+            grace: GRACE,
             reserve,
             client,
         }
@@ -147,7 +144,8 @@ impl Monitor {
     async fn carry_out(&self, write: &PlannedWrite) -> bool {
         match write {
             PlannedWrite::Marks(volume, change) => match self.note(self.write(volume, change).await) {
-                Some(written) => !written || self.publish(volume, change).await,
+                Some(Write::Done(())) => self.write_events(volume, change).await,
+                Some(Write::Changed) => true,
                 None => false,
             },
             PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
@@ -164,55 +162,42 @@ impl Monitor {
         }
     }
 
-    /// Whether it was written: if it was deleted meanwhile, the watch starts another pass.
-    async fn write(&self, volume: &PersistentVolume, change: &MarkChange) -> Result<bool, OperatorError> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let (name, sent) = (volume.name_any(), self.volumes.list_count());
+    /// Changed: it was deleted meanwhile, and the watch starts another pass.
+    async fn write(&self, volume: &PersistentVolume, change: &MarkChange) -> Result<Write<()>, OperatorError> {
+        let (api, name) = (Api::all(self.client.clone()), volume.name_any());
+        let sent = self.volumes.list_count();
         // The UID: another PersistentVolume of that name is another volume.
-        let patch = json!({"metadata": {"uid": volume.uid(), "annotations": change.annotations}});
-        let what = format!("marking PersistentVolume {name}");
-        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Ok(written) => {
-                self.volumes.learn(object::needed(written), sent);
-                Ok(true)
-            }
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
+        let change = json!({"metadata": {"uid": volume.uid(), "annotations": change.annotations}});
+        let written = patch(&api, &name, &format!("marking PersistentVolume {name}"), change).await?;
+        Ok(written.map(|written| self.volumes.learn(object::needed(written), sent)))
     }
 
     /// Only if nobody has changed it meanwhile: a claim may just be bound.
-    async fn reserve(&self, volume: &PersistentVolume, reservation: Reservation) -> Result<(), OperatorError> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let (name, version) = (volume.name_any(), volume.resource_version());
+    async fn reserve(
+        &self,
+        volume: &PersistentVolume,
+        reservation: Reservation,
+    ) -> Result<Write<PersistentVolume>, OperatorError> {
+        let (api, name) = (Api::all(self.client.clone()), volume.name_any());
         let spec = self.reserve.spec(volume, reservation);
-        let patch = json!({"metadata": {"uid": volume.uid(), "resourceVersion": version}, "spec": spec});
-        let what = format!("reserving PersistentVolume {name}");
-        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+        let change = json!({"metadata": exactly(volume), "spec": spec});
+        patch(&api, &name, &format!("reserving PersistentVolume {name}"), change).await
     }
 
     async fn change(&self, volume: &PoolVolume, change: &VolumeChange) -> Result<(), OperatorError> {
         let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), volume.name_any());
-        let metadata = json!({"uid": volume.uid(), "resourceVersion": volume.resource_version()});
-        let (params, what) = (PatchParams::default(), format!("writing PoolVolume {name}"));
-        let written = match change {
-            VolumeChange::CarryOut(order) => return self.order(&name, *order).await,
+        let what = format!("writing PoolVolume {name}");
+        match change {
+            VolumeChange::CarryOut(order) => self.order(&name, *order).await,
             VolumeChange::Conditions(all) => {
-                let patch = Patch::Merge(json!({"metadata": metadata, "status": {"conditions": all}}));
-                within(&what, api.patch_status(&name, &params, &patch)).await
+                let change = json!({"metadata": exactly(volume), "status": {"conditions": all}});
+                patch_status(&api, &name, &what, change).await.map(|_| ())
             }
             VolumeChange::Claim(claim) => {
-                let patch =
-                    Patch::Merge(json!({"metadata": {"uid": volume.uid(), "annotations": {CLAIM_ANNOTATION: claim}}}));
-                within(&what, api.patch(&name, &params, &patch)).await
+                let annotations = json!({CLAIM_ANNOTATION: claim});
+                let change = json!({"metadata": {"uid": volume.uid(), "annotations": annotations}});
+                patch(&api, &name, &what, change).await.map(|_| ())
             }
-        };
-        match written {
-            Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
-            _ => Ok(()),
         }
     }
 
@@ -231,28 +216,23 @@ impl Monitor {
 
     async fn write_list(&self, pool: &DevicePool, list: &[WatchedVolume]) -> Result<(), OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
-        let (sent, patch) = (
-            self.stores.pools.list_count(),
-            json!({"metadata": {"uid": pool.uid()}, "spec": {"persistentVolumes": list}}),
-        );
+        let sent = self.stores.pools.list_count();
+        let change = json!({"metadata": {"uid": pool.uid()}, "spec": {"persistentVolumes": list}});
         let what = format!("writing the PersistentVolumes of DevicePool {name}");
-        match within(&what, api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Ok(written) if written.spec.persistent_volumes == list => self.stores.pools.learn(written, sent),
+        match patch(&api, &name, &what, change).await? {
+            Write::Done(written) if written.spec.persistent_volumes == list => self.stores.pools.learn(written, sent),
+            Write::Changed => {}
             // Otherwise it would be written again with each change of the cluster.
-            Ok(_) => {
-                let why = format!(
-                    "{what}: the API server does not keep them; apply this version's CustomResourceDefinitions"
-                );
-                return Err(OperatorError::Refused(why));
+            Write::Done(_) => {
+                let why = "the API server does not keep them; apply this version's CustomResourceDefinitions";
+                return Err(OperatorError::Refused(format!("{what}: {why}")));
             }
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
-            Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// The Events of seed 004.
-    async fn publish(&self, volume: &PersistentVolume, change: &MarkChange) -> bool {
+    /// The Events of Kubernetes' proposal.
+    async fn write_events(&self, volume: &PersistentVolume, change: &MarkChange) -> bool {
         let event = |verb: &str, key: &String| EventNote {
             type_: EventType::Normal,
             reason: format!("{verb}PVSucceeded"),
@@ -260,22 +240,23 @@ impl Monitor {
         };
         let marked = change.marked.iter().map(|key| (key, event("Mark", key)));
         let notes = marked.chain(change.unmarked.iter().map(|key| (key, event("Unmark", key))));
-        let mut done = true;
+        let mut is_done = true;
         for (key, note) in notes {
             // Events of one reason and action are one Event with a count, whatever their notes say.
-            let (event, about) = (note.event(key), volume.object_ref(&()));
-            let published = within("writing an Event", self.recorder.publish(&event, &about)).await;
-            done &= published.is_ok() || self.note(published).is_some();
+            let written = self.events.write(&volume.object_ref(&()), key, &note).await;
+            is_done &= written.inspect_err(|error| self.metrics.failed(WORK, error)).is_ok();
         }
-        done
+        is_done
     }
 
-    /// Lasting a write, and logs what went wrong.
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
-        let counter = if written.is_ok() { &self.metrics.writes } else { &self.metrics.errors };
-        counter.with_label_values(&[WORK]).inc();
-        written.inspect_err(|error| tracing::warn!(controller = WORK, "{}; trying again", chain(error))).ok()
+        self.metrics.note(WORK, written)
     }
+}
+
+/// By which only the state that was seen is changed.
+fn exactly(object: &impl kube::ResourceExt) -> Value {
+    json!({"uid": object.uid(), "resourceVersion": object.resource_version()})
 }
 
 /// One request of a plan.

@@ -8,11 +8,10 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
-use super::judgement::{Judgement, NodePresence, Reported, judge};
+use super::judgement::{Judgement, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
-use super::steady::{Lasting, Steady};
 use super::view::View;
 use super::volume_plan::{VolumePlan, VolumePlanner};
 use super::watch_list;
@@ -20,7 +19,8 @@ use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
 use crate::operator::kube_node;
-use crate::operator::node_ready::{self, NodeReadiness};
+use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::operator::steady::{Lasting, Steady};
 use crate::volume::VolumeId;
 
 /// The time, by the wall and by a clock that does not jump.
@@ -49,7 +49,7 @@ pub struct MarkPlan {
 /// Plans, and remembers since when nodes and volumes are as they are.
 #[derive(Debug)]
 pub struct Planner {
-    nodes: Steady<NodeName, NodePresence>,
+    nodes: Steady<NodeName, NodeReadiness>,
     absent: Steady<VolumeId, ()>,
     volumes: VolumePlanner,
     reserve: ReservePolicy,
@@ -122,15 +122,10 @@ impl Planner {
         plan
     }
 
-    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodePresence> {
-        let state = match node.map(node_ready::readiness) {
-            None => NodePresence::Gone,
-            Some(NodeReadiness::NotReady) => NodePresence::NotReady,
-            Some(NodeReadiness::Ready | NodeReadiness::NotSaid) => NodePresence::Ready,
-        };
+    fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeReadiness> {
         let since = node.and_then(kube_node::ready_since);
         let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
-        self.nodes.look(name, state, already, now.monotonic)
+        self.nodes.look(name, readiness(node), already, now.monotonic)
     }
 }
 

@@ -24,8 +24,8 @@ pub fn conditions(volume: &PoolVolume, unclaimed: bool) -> Option<Vec<Condition>
          PersistentVolume for it, and spec.order Erase erases it",
         volume.name_any()
     );
-    let mark = || condition(before, UNCLAIMED, true, "NoPersistentVolume", message, volume.metadata.generation);
-    Some(others.chain(unclaimed.then(mark)).collect())
+    let next = || condition(before, UNCLAIMED, true, "NoPersistentVolume", message, volume.metadata.generation);
+    Some(others.chain(unclaimed.then(next)).collect())
 }
 
 #[cfg(test)]
@@ -46,10 +46,10 @@ mod tests {
         let other = status_condition("Healthy", "True", "Fine", "");
         volume.status.as_mut().expect("set").conditions = vec![other.clone()];
         assert_eq!(conditions(&volume, false), None);
-        let marked = conditions(&volume, true).expect("a change");
-        assert_eq!((marked.len(), marked[1].type_.as_str(), marked[1].status.as_str()), (2, UNCLAIMED, "True"));
-        assert!(marked[1].message.contains("volume pv"), "{}", marked[1].message);
-        volume.status.as_mut().expect("set").conditions = marked;
+        let with = conditions(&volume, true).expect("a change");
+        assert_eq!((with.len(), with[1].type_.as_str(), with[1].status.as_str()), (2, UNCLAIMED, "True"));
+        assert!(with[1].message.contains("volume pv"), "{}", with[1].message);
+        volume.status.as_mut().expect("set").conditions = with;
         assert_eq!(conditions(&volume, true), None);
         assert_eq!(conditions(&volume, false), Some(vec![other]));
     }

@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::steady::{Lasting, Steady};
 use super::view::View;
 use super::{object, unclaimed};
 use crate::api::crd::{PoolVolume, VolumeOrder};
 use crate::device::NodeName;
 use crate::operator::pool_volume::{NodeObject, is_unclaimed};
+use crate::operator::steady::{Lasting, Steady};
 use crate::operator::volume::handle;
 use crate::operator::volume::order::{self, OrderFacts, OrderProgress};
 use crate::volume::VolumeId;

@@ -17,9 +17,6 @@ use crate::operator::agent_pod::{AgentPod, PodReady};
 use crate::operator::condition::{Holds, condition};
 use crate::operator::event::EventNote;
 
-/// How long a pod is not ready before its agent counts as silent.
-pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
-
 /// What the pods tell of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentLife {
@@ -36,7 +33,7 @@ pub enum AgentLife {
 }
 
 /// Since when each agent is not ready. A leader that has just begun learns it from the pods; only the time of a pod that
-/// is not there begins again.
+/// is not there begins again. By the wall clock, as this is the time that the condition shows.
 #[derive(Debug, Default)]
 pub struct Silences(BTreeMap<NodeName, Timestamp>);
 
@@ -147,6 +144,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::operator::steady::GRACE;
     use crate::operator::volume::sample::{pool, status_condition};
 
     fn at(second: i64) -> Timestamp {

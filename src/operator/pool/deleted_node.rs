@@ -2,47 +2,49 @@
 //!
 //! A DevicePool stays if a person wrote something into its spec: the node may come back under its name.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use crate::api::crd::{DevicePool, DevicePoolSpec};
 use crate::device::NodeName;
+use crate::operator::steady::{Lasting, Steady};
 
-/// When each pool was first seen without a Node and volumes.
-#[derive(Debug, Default)]
-pub struct UnusedPools(BTreeMap<NodeName, Timestamp>);
+/// Since when each pool is without a Node and volumes.
+#[derive(Debug)]
+pub struct UnusedPools(Steady<NodeName, ()>);
 
 impl UnusedPools {
-    /// The pools to delete now, and when the next one is due. `used` tells by name whether the Node or a PoolVolume of
-    /// it exists.
+    /// They are due after that time.
+    pub fn new(age: SignedDuration) -> Self {
+        Self(Steady::new(age))
+    }
+
+    /// The pools to delete at the monotonic time `now`, and how long until the next one is due. `used` tells by name
+    /// whether the Node or a PoolVolume of it exists.
     pub fn due(
         &mut self,
-        pools: Vec<Arc<DevicePool>>,
+        mut pools: Vec<Arc<DevicePool>>,
         used: impl Fn(&NodeName) -> bool,
-        age: SignedDuration,
-        now: Timestamp,
-    ) -> (Vec<Arc<DevicePool>>, Option<Timestamp>) {
-        let mut unused = BTreeMap::new();
-        let (mut due, mut next) = (Vec::new(), None);
-        for pool in pools {
-            let name = pool.node();
+        now: SignedDuration,
+    ) -> (Vec<Arc<DevicePool>>, Option<SignedDuration>) {
+        pools.retain(|pool| {
             // The controller writes the PersistentVolumes.
             let by_person = DevicePoolSpec { persistent_volumes: Vec::new(), ..pool.spec.clone() };
-            if by_person != DevicePoolSpec::default() || used(&name) {
-                continue;
+            by_person == DevicePoolSpec::default() && !used(&pool.node())
+        });
+        let unused: BTreeSet<NodeName> = pools.iter().map(|pool| pool.node()).collect();
+        self.0.keep(|name| unused.contains(name));
+        let mut next = None;
+        pools.retain(|pool| match self.0.look(&pool.node(), (), SignedDuration::ZERO, now) {
+            Lasting::Yes(()) => true,
+            Lasting::In(wait) => {
+                next = next.into_iter().chain([wait]).min();
+                false
             }
-            let since = self.0.get(&name).copied().unwrap_or(now);
-            match since.checked_add(age) {
-                Ok(at) if at > now => next = Some(next.map_or(at, |next: Timestamp| next.min(at))),
-                Ok(_) => due.push(pool),
-                Err(_) => {}
-            }
-            unused.insert(name, since);
-        }
-        self.0 = unused;
-        (due, next)
+        });
+        (pools, next)
     }
 }
 
@@ -62,32 +64,32 @@ mod tests {
         pools.iter().map(|pool| pool.node()).collect()
     }
 
-    fn at(minutes: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
+    fn minutes(minutes: i64) -> SignedDuration {
+        SignedDuration::from_mins(minutes)
     }
 
     #[test]
     fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
-        let mut unused = UnusedPools::default();
+        let mut unused = UnusedPools::new(AGE);
         let disks = [(DiskId::named("gpt-1"), DiskChoice { cordon: Some(false), order: None })].into();
         let spec = DevicePoolSpec { disks, ..DevicePoolSpec::default() };
         let with_disk = Arc::new(DevicePool::new("disk", spec));
         let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false), with_disk.clone()];
-        let mut look = |minutes: i64| {
-            let (due, next) = unused.due(pools(), |name| name == "used", AGE, at(minutes));
+        let mut look = |now: i64| {
+            let (due, next) = unused.due(pools(), |name| name == "used", minutes(now));
             (names(&due), next)
         };
-        assert_eq!(look(0), (vec![], Some(at(10))));
-        assert_eq!(look(9), (vec![], Some(at(10))), "a look in between begins nothing anew");
+        assert_eq!(look(0), (vec![], Some(minutes(10))));
+        assert_eq!(look(9), (vec![], Some(minutes(1))), "a look in between begins nothing anew");
         assert_eq!(look(10), (vec!["gone".into()], None));
     }
 
     #[test]
     fn a_node_that_is_back_for_a_moment_begins_the_time_anew() {
-        let mut unused = UnusedPools::default();
-        let mut look = |used: bool, minutes: i64| unused.due(vec![pool("n", false)], |_| used, AGE, at(minutes));
-        assert_eq!(look(false, 0).1, Some(at(10)));
+        let mut unused = UnusedPools::new(AGE);
+        let mut look = |used: bool, now: i64| unused.due(vec![pool("n", false)], |_| used, minutes(now));
+        assert_eq!(look(false, 0).1, Some(minutes(10)));
         assert_eq!(look(true, 5).1, None);
-        assert_eq!(look(false, 6), (vec![], Some(at(16))));
+        assert_eq!(look(false, 6), (vec![], Some(minutes(10))));
     }
 }

@@ -20,31 +20,13 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         erased: _,
         volumes,
         partitions: _,
-        standing,
-        owned,
-        held,
-        failing,
+        standing: _,
+        owned: _,
+        held: _,
+        failing: _,
         cordon,
     } = view;
-    let (state, message) = match standing {
-        Standing::Ready if !owned => {
-            let words = format!("its set {set} does not exist: it offers no space");
-            (DiskState::Ready, Some(words))
-        }
-        Standing::Ready => {
-            let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
-            let cordon = cordon.as_ref().map(|why| format!("{CORDONED}: {why}"));
-            let messages: Vec<String> = held.iter().cloned().chain(failing).chain(cordon).collect();
-            (DiskState::Ready, (!messages.is_empty()).then(|| messages.join("; ")))
-        }
-        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
-        Standing::Missing => (
-            DiskState::Missing,
-            Some(format!(
-                "it is not there; is it unplugged or dead? `localpool disk release {id}` in the agent's pod gives it up"
-            )),
-        ),
-    };
+    let (state, message) = state(view);
     let known = before.iter().find(|disk| disk.id == *id);
     let earlier = known.map(|disk| disk.health.clone()).unwrap_or_default();
     let layout = match layout {
@@ -67,6 +49,31 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         message,
         cordon: cordon.as_ref().map(ToString::to_string),
         health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
+    }
+}
+
+/// Whether the disk can be used, and what a person should know.
+fn state(view: &DiskView) -> (DiskState, Option<String>) {
+    match &view.standing {
+        Standing::Ready if !view.owned => {
+            let words = format!("its set {} does not exist: it offers no space", view.set);
+            (DiskState::Ready, Some(words))
+        }
+        Standing::Ready => {
+            let failing = view.failing.as_ref().map(|why| format!("{FAILING}: {why}"));
+            let cordon = view.cordon.as_ref().map(|why| format!("{CORDONED}: {why}"));
+            let messages: Vec<String> = view.held.iter().cloned().chain(failing).chain(cordon).collect();
+            (DiskState::Ready, (!messages.is_empty()).then(|| messages.join("; ")))
+        }
+        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
+        Standing::Missing => (
+            DiskState::Missing,
+            Some(format!(
+                "it is not there; is it unplugged or dead? Order GiveUp for it in spec.disks, or run `localpool disk \
+                 release {}` in the agent's pod, to give it up",
+                view.id
+            )),
+        ),
     }
 }
 

@@ -49,12 +49,12 @@ pub fn offer(pool: &Pool, disks: &[DiskView], pass: &PassSummary, rule: &Rule) -
 fn contested(pass: &PassSummary, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
     let lost = |(_, rejection): &&(KernelName, Rejection)| matches!(rejection, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
-    let wishes = pass.outcomes.iter().filter_map(|outcome| {
+    let selecting = pass.outcomes.iter().filter_map(|outcome| {
         let devices = outcome.rejected.iter().filter(lost).count();
         (devices > 0).then(|| format!("{} selects {devices} of its devices too", outcome.set))
     });
-    let wishes: Vec<String> = wishes.collect();
-    (!wishes.is_empty()).then(|| wishes.join(", "))
+    let selecting: Vec<String> = selecting.collect();
+    (!selecting.is_empty()).then(|| selecting.join(", "))
 }
 
 fn outcome<'a>(pass: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::class::Class;
-use super::offers::{Offers, claimed, count, listed, offers_of, sum, unmatched};
-use super::parsed::{ParsedRules, selected};
-use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, events};
-use crate::api::Invalid;
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer};
+use super::offers::{Offers, claimed, listed, sum, unmatched};
+use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_state, events};
+use super::summary::{SetStatus, Summary};
+use crate::api::crd::{LocalVolume, LocalVolumeStatus, SetOffer};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
     bytes::{int32, unsigned},
@@ -22,91 +20,57 @@ use crate::operator::{
 /// Each path leads to a device, on each selected node.
 pub const FOUND: &str = "DevicePathsFound";
 
-/// What a LocalVolume asks of the whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LocalVolumeSummary {
-    Valid {
-        classes: Vec<String>,
-        paths: usize,
-        /// How many nodes it selects, out of how many.
-        selected: usize,
-        nodes: usize,
-        /// Its managementState prevents new claims.
-        unmanaged: bool,
-    },
-    Invalid(Invalid),
-}
+impl SetStatus for LocalVolume {
+    type Status = LocalVolumeStatus;
 
-/// What a LocalVolume that was read asks of the whole cluster.
-pub fn read(volume: &LocalVolume, reading: &ParsedRules, nodes: &[impl AsRef<KubeNode>]) -> LocalVolumeSummary {
-    let rules = match reading.as_ref() {
-        Ok(rules) => rules,
-        Err(problems) => return LocalVolumeSummary::Invalid(problems.clone()),
-    };
-    let selector = volume.spec.get("nodeSelector").filter(|_| !rules.is_empty());
-    LocalVolumeSummary::Valid {
-        paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
-        unmanaged: rules.iter().any(|rule| rule.dry_run),
-        classes: rules.iter().map(|rule| rule.class.clone()).collect(),
-        selected: selected(selector, nodes),
-        nodes: nodes.len(),
+    const WORK: &'static str = "local volumes";
+
+    fn status(&self) -> Option<&LocalVolumeStatus> {
+        self.status.as_ref()
     }
-}
 
-/// What the nodes report of its classes.
-pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
-    let object = SetName::new(volume.namespace().unwrap_or_default(), volume.name_any());
-    offers_of(pools, |of| of.is_class_of(&object))
-}
-
-/// The status, and what is new in it.
-pub fn decide(
-    volume: &LocalVolume,
-    read: &LocalVolumeSummary,
-    classes: &BTreeMap<String, Class>,
-    offers: &Offers<'_>,
-) -> (LocalVolumeStatus, Vec<EventNote>) {
-    let before = volume.status.clone().unwrap_or_default();
-    let generation = volume.metadata.generation;
-    let now = |kind: &str, (holds, reason, message): ConditionState| {
-        condition(&before.conditions, kind, holds, reason, clip(message), generation)
-    };
-    let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
-    if let LocalVolumeSummary::Valid { classes: wanted, unmanaged: false, .. } = read {
-        conditions.push(now(FOUND, found(offers)));
-        let stand: Vec<ConditionState> =
-            wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
-        // A class with a problem matters more than those without.
-        let worst = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
-        conditions.extend(worst.map(|state| now(CLASS, state)));
+    /// The offers of its classes.
+    fn is_own(&self, offer: &SetName) -> bool {
+        offer.is_class_of(&SetName::new(self.namespace().unwrap_or_default(), self.name_any()))
     }
-    let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
-    let (missing_device_paths, missing_device_paths_omitted) =
-        listed(offers, |offer| &offer.missing_device_paths, gone);
-    let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
-    let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
-    let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
-    let status = LocalVolumeStatus {
-        observed_generation: generation.unwrap_or_default(),
-        management_state: state.unwrap_or("Managed").to_owned(),
-        ready_replicas: int32(nodes.len()),
-        total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
-        missing_device_paths,
-        missing_device_paths_omitted,
-        unmatched_devices,
-        unmatched_devices_omitted,
-        conditions,
-    };
-    let mut events = events(&before.conditions, &status.conditions);
-    // The condition names each missing disk; there is one Event, when the condition turns.
-    events.dedup();
-    (status, events)
-}
 
-fn valid(read: &LocalVolumeSummary) -> ConditionState {
-    match read {
-        LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
+    fn decide(
+        &self,
+        summary: &Summary,
+        made: &BTreeMap<String, Class>,
+        offers: &Offers<'_>,
+    ) -> (LocalVolumeStatus, Vec<EventNote>) {
+        let before = self.status.clone().unwrap_or_default();
+        let generation = self.metadata.generation;
+        let now = |kind: &str, (holds, reason, message): ConditionState| {
+            condition(&before.conditions, kind, holds, reason, clip(message), generation)
+        };
+        let mut conditions = vec![now(AVAILABLE, available(summary, offers)), now(VALID, summary.valid())];
+        if matches!(summary, Summary::Valid { is_held: false, .. }) {
+            conditions.push(now(FOUND, found(offers)));
+        }
+        conditions.extend(class_state(summary, made).map(|state| now(CLASS, state)));
+        let gone = |node: &NodeName, path: &String| json!({"node": node, "path": path});
+        let (missing_device_paths, missing_device_paths_omitted) =
+            listed(offers, |offer| &offer.missing_device_paths, gone);
+        let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
+        let nodes: BTreeSet<&NodeName> = offers.iter().map(|(node, _)| node).collect();
+        let state = self.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
+        let status = LocalVolumeStatus {
+            observed_generation: generation.unwrap_or_default(),
+            management_state: state.unwrap_or("Managed").to_owned(),
+            ready_replicas: int32(nodes.len()),
+            total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
+            missing_device_paths,
+            missing_device_paths_omitted,
+            unmatched_devices,
+            unmatched_devices_omitted,
+            conditions,
+        };
+        let mut events = events(&before.conditions, &status.conditions);
+        // The condition names each missing disk; there is one Event, when the condition turns.
+        events.dedup();
+        (status, events)
     }
 }
 
@@ -128,19 +92,13 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
-    let problem = match read {
-        LocalVolumeSummary::Invalid(problems) => {
-            Some(("Invalid", format!("nothing new is claimed: {}", problems.first())))
-        }
-        LocalVolumeSummary::Valid { unmanaged: true, .. } => {
+fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState {
+    let problem = match summary {
+        Summary::Valid { is_held: true, .. } => {
             Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
         }
-        LocalVolumeSummary::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
-        LocalVolumeSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
-            Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
-        }
-        LocalVolumeSummary::Valid { .. } => None,
+        Summary::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
+        other => other.problem(),
     };
     claimed(offers, problem, |message| with_words(message, offers))
 }
@@ -165,16 +123,19 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{local_volume, node};
-    use kube::runtime::events::EventType;
     use std::sync::Arc;
 
-    use super::super::parsed::Parsed;
-    use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
+    use k8s_openapi::api::core::v1::Node as KubeNode;
+    use kube::runtime::events::EventType;
 
-    fn reading(volume: &LocalVolume) -> ParsedRules {
-        Parsed::default().of_any_node(&[Arc::new(volume.clone())]).remove(0)
+    use super::super::offers::offers_of;
+    use super::super::parsed::Parsed;
+    use super::super::sample::{local_volume, node};
+    use super::*;
+    use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, Unmatched};
+
+    fn summary(volume: &LocalVolume, nodes: &[Arc<KubeNode>]) -> Summary {
+        Summary::of(volume, &Parsed::default().of_any_node(&[Arc::new(volume.clone())])[0], nodes)
     }
 
     fn pool(name: &str, offers: Vec<SetOffer>) -> DevicePool {
@@ -188,9 +149,9 @@ mod tests {
     }
 
     fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<EventNote>) {
-        let read = read(volume, &reading(volume), &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        let summary = summary(volume, &[node("a", &[("disk", "yes")]), node("b", &[])]);
         let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
-        decide(volume, &read, &BTreeMap::from(classes), &offers(volume, pools))
+        volume.decide(&summary, &BTreeMap::from(classes), &offers_of(pools, |name| volume.is_own(name)))
     }
 
     fn says(status: &LocalVolumeStatus, kind: &str) -> (String, String, String) {
@@ -269,10 +230,10 @@ mod tests {
     #[test]
     fn a_class_that_is_anothers_is_told_before_those_that_are_ours() {
         let volume = local_volume("lv", &["/dev/sdb"]);
-        let read = read(&volume, &reading(&volume), &[node("a", &[])]);
+        let summary = summary(&volume, &[node("a", &[])]);
         let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
         let classes = BTreeMap::from([("fast".to_owned(), Class::Ours), ("slow".to_owned(), foreign)]);
-        let (status, _) = decide(&volume, &read, &classes, &Offers::new());
+        let (status, _) = volume.decide(&summary, &classes, &Offers::new());
         assert_eq!(says(&status, CLASS).1, "ForeignProvisioner");
     }
 }

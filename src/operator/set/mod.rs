@@ -5,11 +5,12 @@
 
 pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;
-pub(in crate::operator) mod local_volume;
+mod local_volume;
 pub(in crate::operator) mod node_config;
-mod offers;
+pub(in crate::operator) mod offers;
 pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
-pub(in crate::operator) mod status;
+mod status;
+pub(in crate::operator) mod summary;

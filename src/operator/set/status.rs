@@ -1,16 +1,16 @@
 //! The status of each LocalVolumeSet, from what the nodes report of it. Pure but for the clock of conditions.
 
-use k8s_openapi::api::core::v1::Node as KubeNode;
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
 use serde_json::json;
 
 use super::class::Class;
-use super::offers::{Offers, claimed, count, listed, offers_of, sum, unmatched};
-use super::parsed::{ParsedRules, selected};
-use crate::api::Invalid;
-use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer};
+use super::offers::{Offers, claimed, count, listed, sum, unmatched};
+use super::summary::{SetStatus, Summary};
+use crate::api::crd::{LocalVolumeSet, LocalVolumeSetStatus, SetOffer};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
     bytes::{int32, unsigned},
@@ -27,88 +27,54 @@ pub const CLASS: &str = "StorageClassReady";
 /// At most this many nodes are named in a message.
 pub const NAMED: usize = 5;
 
-/// What a set asks of the whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SetSummary {
-    Valid {
-        class: String,
-        /// How many nodes it selects, out of how many.
-        selected: usize,
-        nodes: usize,
-        dry_run: bool,
-    },
-    Invalid(Invalid),
-}
+impl SetStatus for LocalVolumeSet {
+    type Status = LocalVolumeSetStatus;
 
-/// What a set that was read asks of the whole cluster.
-pub fn read(set: &LocalVolumeSet, reading: &ParsedRules, nodes: &[impl AsRef<KubeNode>]) -> SetSummary {
-    match reading.as_ref() {
-        Err(problems) => SetSummary::Invalid(problems.clone()),
-        Ok(rules) => SetSummary::Valid {
-            class: rules.first().map(|rule| rule.class.clone()).unwrap_or_default(),
-            dry_run: rules.iter().any(|rule| rule.dry_run),
-            selected: selected(set.spec.get("nodeSelector"), nodes),
-            nodes: nodes.len(),
-        },
+    const WORK: &'static str = "sets";
+
+    fn status(&self) -> Option<&LocalVolumeSetStatus> {
+        self.status.as_ref()
     }
-}
 
-/// What the nodes report of a set.
-pub fn offers<'a>(set: &LocalVolumeSet, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
-    let name = SetName::new(set.namespace().unwrap_or_default(), set.name_any());
-    offers_of(pools, |of| *of == name)
-}
-
-/// The status, and what is new in it.
-pub fn decide(
-    set: &LocalVolumeSet,
-    read: &SetSummary,
-    class: Option<&Class>,
-    offers: &Offers<'_>,
-) -> (LocalVolumeSetStatus, Vec<EventNote>) {
-    let before = set.status.clone().unwrap_or_default();
-    let generation = set.metadata.generation;
-    let now = |kind: &str, (holds, reason, message): (bool, &str, String)| {
-        condition(&before.conditions, kind, holds, reason, clip(message), generation)
-    };
-    let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
-    if let (SetSummary::Valid { class: name, .. }, Some(class)) = (read, class) {
-        conditions.push(now(CLASS, class_condition(name, class)));
+    fn is_own(&self, offer: &SetName) -> bool {
+        *offer == SetName::new(self.namespace().unwrap_or_default(), self.name_any())
     }
-    let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
-    let shown = |node: &NodeName, device: &String| json!({"node": node, "device": device});
-    let (would_take_devices, would_cut) = listed(offers, |offer| &offer.would_take, shown);
-    let status = LocalVolumeSetStatus {
-        total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
-        total_provisioned_partition_count: int32(sum(offers, |offer| offer.partitions)),
-        observed_generation: generation.unwrap_or_default(),
-        unmatched_devices,
-        unmatched_devices_omitted,
-        would_take_devices,
-        would_take_devices_omitted: sum(offers, |offer| offer.would_take_omitted).saturating_add(would_cut),
-        conditions,
-    };
-    let events = events(&before.conditions, &status.conditions);
-    (status, events)
-}
 
-fn valid(read: &SetSummary) -> ConditionState {
-    match read {
-        SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        SetSummary::Invalid(problems) => (false, "Invalid", problems.to_string()),
+    fn decide(
+        &self,
+        summary: &Summary,
+        made: &BTreeMap<String, Class>,
+        offers: &Offers<'_>,
+    ) -> (LocalVolumeSetStatus, Vec<EventNote>) {
+        let before = self.status.clone().unwrap_or_default();
+        let generation = self.metadata.generation;
+        let now = |kind: &str, (holds, reason, message): ConditionState| {
+            condition(&before.conditions, kind, holds, reason, clip(message), generation)
+        };
+        let mut conditions = vec![now(AVAILABLE, available(summary, offers)), now(VALID, summary.valid())];
+        conditions.extend(class_state(summary, made).map(|state| now(CLASS, state)));
+        let (unmatched_devices, unmatched_devices_omitted) = unmatched(offers);
+        let shown = |node: &NodeName, device: &String| json!({"node": node, "device": device});
+        let (would_take_devices, would_cut) = listed(offers, |offer| &offer.would_take, shown);
+        let status = LocalVolumeSetStatus {
+            total_provisioned_device_count: int32(sum(offers, |offer| offer.devices)),
+            total_provisioned_partition_count: int32(sum(offers, |offer| offer.partitions)),
+            observed_generation: generation.unwrap_or_default(),
+            unmatched_devices,
+            unmatched_devices_omitted,
+            would_take_devices,
+            would_take_devices_omitted: sum(offers, |offer| offer.would_take_omitted).saturating_add(would_cut),
+            conditions,
+        };
+        let events = events(&before.conditions, &status.conditions);
+        (status, events)
     }
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &Offers<'_>) -> ConditionState {
-    let problem = match read {
-        SetSummary::Invalid(problems) => Some(("Invalid", format!("nothing new is claimed: {}", problems.first()))),
-        SetSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
-            Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
-        }
-        SetSummary::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
-        SetSummary::Valid { .. } => None,
-    };
+fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState {
+    let is_dry_run = matches!(summary, Summary::Valid { is_held: true, .. });
+    let problem = summary.problem().or_else(|| is_dry_run.then(|| ("DryRun", would_take(offers))));
     claimed(offers, problem, |message| with_words(message, offers))
 }
 
@@ -133,7 +99,13 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
     }
 }
 
-pub fn class_condition(name: &str, class: &Class) -> ConditionState {
+/// The state of its classes. One with a problem matters more than those without.
+pub fn class_state(summary: &Summary, made: &BTreeMap<String, Class>) -> Option<ConditionState> {
+    let states = summary.classes().filter_map(|name| Some(class_condition(name, made.get(name)?)));
+    states.min_by_key(|(holds, ..)| *holds)
+}
+
+fn class_condition(name: &str, class: &Class) -> ConditionState {
     match class {
         Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
         Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
@@ -172,14 +144,20 @@ pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::offers::LEFT;
+    use k8s_openapi::api::core::v1::Node as KubeNode;
+
+    use super::super::offers::{LEFT, offers_of};
     use super::super::parsed::Parsed;
     use super::super::sample::{node, set};
     use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
+    use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, Unmatched};
 
-    fn reading(set: &LocalVolumeSet) -> ParsedRules {
-        Parsed::default().of_any_node(&[Arc::new(set.clone())]).remove(0)
+    fn summary(set: &LocalVolumeSet, nodes: &[impl AsRef<KubeNode>]) -> Summary {
+        Summary::of(set, &Parsed::default().of_any_node(&[Arc::new(set.clone())])[0], nodes)
+    }
+
+    fn made(class: Class) -> BTreeMap<String, Class> {
+        [("fast".to_owned(), class)].into()
     }
 
     fn pool(name: &str, offer: SetOffer) -> DevicePool {
@@ -209,8 +187,8 @@ mod tests {
     }
 
     fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<EventNote>) {
-        let read = read(set, &reading(set), &[node("a", &[("disk", "yes")]), node("b", &[])]);
-        decide(set, &read, Some(&Class::Ours), &offers(set, pools))
+        let summary = summary(set, &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        set.decide(&summary, &made(Class::Ours), &offers_of(pools, |name| set.is_own(name)))
     }
 
     #[test]
@@ -278,23 +256,23 @@ mod tests {
         assert_eq!((is(find(&status, AVAILABLE)), events.len()), (("False", "NoDevices"), 0));
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
         assert_eq!(
-            read(&set, &reading(&set), &all),
-            SetSummary::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
+            summary(&set, &all),
+            Summary::Valid { classes: vec!["fast".to_owned()], paths: 0, selected: 1, nodes: 2, is_held: false }
         );
         let none: [Arc<KubeNode>; 0] = [];
-        let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &Vec::new()).0;
+        let unknown = set.decide(&summary(&set, &none), &BTreeMap::new(), &Vec::new()).0;
         assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");
     }
 
     #[test]
     fn the_class_of_another_provisioner_is_told_with_the_way_out() {
         let set = set("disks", "fast");
-        let read = read(&set, &reading(&set), &[node("a", &[])]);
+        let summary = summary(&set, &[node("a", &[])]);
         let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
-        let (status, events) = decide(&set, &read, Some(&foreign), &Vec::new());
+        let (status, events) = set.decide(&summary, &made(foreign), &Vec::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
         assert!(events[0].note.contains("other.example") && events[0].note.contains("parameters.class fast"));
-        let (_, events) = decide(&set, &read, Some(&Class::Missing), &Vec::new());
+        let (_, events) = set.decide(&summary, &made(Class::Missing), &Vec::new());
         assert!(events.is_empty(), "it is being made");
     }
 

@@ -4,12 +4,13 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::{VolumeApi, Write};
+use super::objects::VolumeApi;
 use super::order::{OrderProgress, abandoned};
 use crate::agent::Run;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::NodeObject;
+use crate::operator::write::Write;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses if the node exists.

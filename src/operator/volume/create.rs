@@ -168,8 +168,8 @@ fn exists(object: &PoolVolume, what: &str) -> Error {
 pub fn gone(object: &PoolVolume) -> Error {
     let (id, node) = (object.name_any(), &object.spec.node);
     Error::Precondition(format!(
-        "volume {id} is on node {node}, which does not exist any more: bring the node back, or give the volume up with \
-         `localpool volume abandon {id}` in the controller's pod"
+        "volume {id} is on node {node}, which does not exist any more: bring the node back, or give the volume up: order \
+         Abandon in spec.order, or run `localpool volume abandon {id}` in the controller's pod"
     ))
 }
 

@@ -60,8 +60,8 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     }
     if !ordered && phase(object) == Phase::Found {
         return DeleteStep::Answer(Err(Error::Precondition(format!(
-            "volume {id} was found on a disk of node {node} and belongs to nobody: before it can be deleted, run \
-             `localpool volume adopt {id}` in the agent's pod there"
+            "volume {id} was found on a disk of node {node} and belongs to nobody: before it can be deleted, order \
+             Adopt in its spec.order, or run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
     if !ordered {

@@ -4,13 +4,14 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::{VolumeApi, Write};
+use super::objects::VolumeApi;
 use super::order::{OrderFacts, OrderProgress, progress};
 use crate::agent::Run;
 use crate::api::crd::{Intent, VolumeOrder};
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::{NodeObject, is_unclaimed};
+use crate::operator::write::Write;
 use crate::volume::VolumeId;
 
 /// Orders the erasure, or says what would be done. Refuses while a PersistentVolume names the volume, and while nobody

@@ -1,7 +1,7 @@
 //! What ControllerExpandVolume does next, from the object that is there. Pure.
 //!
-//! The wish is `spec.size`. The agent reports with `status.observedSize` that it acted on it, and with
-//! `status.resizeError` that it could not. Then the wish is withdrawn, so that nothing grows later unasked.
+//! The size that is asked for is `spec.size`. The agent reports with `status.observedSize` that it acted on it, and with
+//! `status.resizeError` that it could not. Then the request is withdrawn, so that nothing grows later unasked.
 
 use kube::ResourceExt as _;
 
@@ -15,9 +15,9 @@ use crate::volume::Error;
 #[derive(Clone, Copy, Debug)]
 pub struct ExpandFacts {
     pub node_exists: bool,
-    /// This call wrote the wish, so that an error of the agent is about it.
+    /// This call wrote the request, so that an error of the agent is about it.
     pub asked: bool,
-    /// An agent has had enough time to see that an earlier wish was withdrawn.
+    /// An agent has had enough time to see that an earlier request was withdrawn.
     pub grace: bool,
     pub over: bool,
 }
@@ -66,14 +66,14 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
     growing(object, status, signed(required), facts)
 }
 
-/// The volume is smaller than the request: how far its agent is with `wish`.
-fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: ExpandFacts) -> ExpandStep {
+/// The volume is smaller than the request: how far its agent is with the `wanted` size.
+fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wanted: i64, facts: ExpandFacts) -> ExpandStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     let size = status.size.unwrap_or_default();
     let failed = |observed: i64| status.observed_size == Some(observed) && status.resize_error.is_some();
     match object.spec.size {
-        Some(asked) if asked == wish && facts.asked => {
-            let error = status.resize_error.as_deref().filter(|_| failed(wish));
+        Some(asked) if asked == wanted && facts.asked => {
+            let error = status.resize_error.as_deref().filter(|_| failed(wanted));
             match error {
                 Some(words) => {
                     ExpandStep::TakeBack(size, Error::OutOfRange(format!("volume {id} on node {node}: {words}")))
@@ -82,22 +82,22 @@ fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: Exp
                 None => ExpandStep::Wait,
             }
         }
-        // An earlier call wrote the wish: the agent's answer is about this call only if it is still to come.
-        Some(asked) if asked == wish && !failed(wish) => {
+        // An earlier call wrote the request: the agent's answer is about this call only if it is still to come.
+        Some(asked) if asked == wanted && !failed(wanted) => {
             if facts.over {
                 slow(object)
             } else {
                 ExpandStep::Wait
             }
         }
-        Some(asked) if asked == wish => ExpandStep::TakeBack(
+        Some(asked) if asked == wanted => ExpandStep::TakeBack(
             size,
             Error::Aborted(format!("an earlier expansion of volume {id} failed and was undone; try again")),
         ),
-        // The same wish failed before, and the agent has not seen yet that it was withdrawn.
-        _ if failed(wish) && !facts.grace => ExpandStep::Wait,
+        // The same request failed before, and the agent has not seen yet that it was withdrawn.
+        _ if failed(wanted) && !facts.grace => ExpandStep::Wait,
         _ if facts.over => slow(object),
-        _ => ExpandStep::Ask(wish),
+        _ => ExpandStep::Ask(wanted),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         step(Some(object), 2 * GIB, None, facts)
     }
 
-    fn wishing(observed: Option<u64>, error: Option<&str>) -> PoolVolume {
+    fn asking(observed: Option<u64>, error: Option<&str>) -> PoolVolume {
         let mut object = in_phase(Phase::Ready);
         object.spec.size = Some(signed(2 * GIB));
         let status = object.status.as_mut().expect("set");
@@ -166,31 +166,31 @@ mod tests {
     #[test]
     fn a_wish_is_written_waited_for_and_taken_back_when_it_failed() {
         assert!(matches!(grow(&in_phase(Phase::Ready), FACTS), ExpandStep::Ask(size) if size == signed(2 * GIB)));
-        assert!(matches!(grow(&wishing(None, None), ASKED), ExpandStep::Wait));
-        assert!(matches!(grow(&wishing(Some(2 * GIB), None), ASKED), ExpandStep::Wait));
-        let slow = grow(&wishing(None, None), ExpandFacts { over: true, ..ASKED });
+        assert!(matches!(grow(&asking(None, None), ASKED), ExpandStep::Wait));
+        assert!(matches!(grow(&asking(Some(2 * GIB), None), ASKED), ExpandStep::Wait));
+        let slow = grow(&asking(None, None), ExpandFacts { over: true, ..ASKED });
         assert!(matches!(slow, ExpandStep::Answer(Err(Error::Aborted(_)))));
-        let act = grow(&wishing(Some(2 * GIB), Some("no space behind it")), ASKED);
+        let act = grow(&asking(Some(2 * GIB), Some("no space behind it")), ASKED);
         let ExpandStep::TakeBack(back, Error::OutOfRange(words)) = act else { panic!("{act:?}") };
         assert!(back == signed(GIB) && words.contains("no space behind it"));
     }
 
     #[test]
     fn an_error_about_an_earlier_wish_is_not_this_ones_answer() {
-        let old = wishing(Some(3 * GIB), Some("3Gi cannot be had"));
+        let old = asking(Some(3 * GIB), Some("3Gi cannot be had"));
         assert!(matches!(grow(&old, ASKED), ExpandStep::Wait));
-        let mut taken_back = wishing(Some(2 * GIB), Some("no space"));
+        let mut taken_back = asking(Some(2 * GIB), Some("no space"));
         taken_back.spec.size = Some(signed(GIB));
         assert!(matches!(grow(&taken_back, FACTS), ExpandStep::Wait), "the agent is given time to see that");
         assert!(matches!(grow(&taken_back, ExpandFacts { grace: true, ..FACTS }), ExpandStep::Ask(_)));
-        let failed = wishing(Some(2 * GIB), Some("no space"));
+        let failed = asking(Some(2 * GIB), Some("no space"));
         assert!(
             matches!(grow(&failed, FACTS), ExpandStep::TakeBack(_, Error::Aborted(_))),
             "left by a call that was cut short"
         );
         assert!(
-            matches!(grow(&wishing(None, None), FACTS), ExpandStep::Wait),
-            "an earlier wish that is still to be heard"
+            matches!(grow(&asking(None, None), FACTS), ExpandStep::Wait),
+            "an earlier request that has no answer yet"
         );
     }
 }

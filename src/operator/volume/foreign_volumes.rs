@@ -15,6 +15,7 @@ use crate::claim::{AskPromises, NoAnswer, Promise};
 use crate::device::NodeName;
 use crate::host::links;
 use crate::host::timeout::Timeouts;
+use crate::operator::client::find_in_pages;
 use crate::operator::error::OperatorError;
 
 /// How many PersistentVolumes are read at once.
@@ -57,15 +58,13 @@ async fn list(client: &Client, name: &NodeName) -> Result<Vec<ForeignVolume>, Op
     let here = Node { name: name.clone(), labels: node.labels().clone() };
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let mut named = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let listed = volumes.list(&page).await.map_err(OperatorError::api("listing PersistentVolumes"))?;
-        named.extend(listed.items.iter().filter_map(|volume| named_by(volume, &here)));
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(named),
-        }
-    }
+    let fetch = async |params| volumes.list(&params).await.map_err(OperatorError::api("listing PersistentVolumes"));
+    let add = |found: Vec<PersistentVolume>| {
+        named.extend(found.iter().filter_map(|volume| named_by(volume, &here)));
+        None::<()>
+    };
+    find_in_pages(ListParams::default().limit(PAGE), fetch, add).await?;
+    Ok(named)
 }
 
 /// The path that a PersistentVolume has on this node. An affinity that cannot be understood excludes no node.

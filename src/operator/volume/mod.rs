@@ -1,7 +1,7 @@
 //! PoolVolumes: the controller writes the spec, the agent of the node answers in the status (ADR 10).
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`,
-//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `node_marks` and `leftover` decide and are pure.
+//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `node_conditions` and `leftover` decide and are pure.
 //! `controller` and the leader do what they decide, through `objects`, where each write applies only to the state that
 //! was seen; `node_capacity` says which node is asked. On the node, `queue`, `work`, `make` and `report` do the work.
 //!
@@ -26,10 +26,9 @@ mod latest_volume;
 pub(in crate::operator) mod leftover;
 mod make;
 mod manifest;
-pub(in crate::operator) mod marked_health;
 pub(in crate::operator) mod modes;
 pub(in crate::operator) mod node_capacity;
-pub(in crate::operator) mod node_marks;
+pub(in crate::operator) mod node_conditions;
 pub(in crate::operator) mod objects;
 pub(in crate::operator) mod offered;
 pub(in crate::operator) mod order;
@@ -41,6 +40,7 @@ mod report;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod status;
+pub(in crate::operator) mod volume_health;
 mod work;
 
 pub use abandon::abandon;

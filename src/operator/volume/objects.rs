@@ -2,34 +2,18 @@
 //! again. Takes in an object as it was seen, gives out the object as it is now, or that it changed meanwhile.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
-use crate::operator::client::{is_object_name, within};
+use crate::operator::client::{find_in_pages, is_object_name, within};
 use crate::operator::error::OperatorError;
+use crate::operator::write::{self, Write};
 use crate::volume::DRIVER_NAME;
 
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
-
-/// The outcome of a verb.
-#[derive(Debug)]
-pub enum Write<T> {
-    Done(T),
-    /// Somebody else was first: look again.
-    Changed,
-}
-
-impl<T> Write<T> {
-    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Write<U> {
-        match self {
-            Self::Done(done) => Write::Done(with(done)),
-            Self::Changed => Write::Changed,
-        }
-    }
-}
 
 #[derive(Clone)]
 pub struct VolumeApi {
@@ -51,7 +35,7 @@ impl VolumeApi {
         match within(&what, self.volumes.create(&PostParams::default(), object)).await {
             // The kind itself was not found: no second look finds it.
             Err(error) if error.is_not_found() => Err(error),
-            answer => first(answer),
+            answer => Write::of(answer),
         }
     }
 
@@ -68,9 +52,8 @@ impl VolumeApi {
     async fn patch(&self, object: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, OperatorError> {
         let name = object.name_any();
         change["metadata"]["resourceVersion"] = json!(object.resource_version());
-        let params = PatchParams::default();
         let what = format!("changing PoolVolume {name}");
-        first(within(&what, self.volumes.patch(&name, &params, &Patch::Merge(&change))).await)
+        write::patch(&self.volumes, &name, &what, change).await
     }
 
     /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is already gone.
@@ -86,7 +69,7 @@ impl VolumeApi {
         let name = object.name_any();
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let what = format!("deleting PoolVolume {name}");
-        let deleted = first(within(&what, self.volumes.delete(&name, &params)).await)?;
+        let deleted = Write::of(within(&what, self.volumes.delete(&name, &params)).await)?;
         Ok(deleted.map(|answer| answer.left().filter(|object| !object.finalizers().is_empty())))
     }
 
@@ -131,17 +114,9 @@ impl VolumeApi {
 
     /// The PersistentVolume of a volume, if there is one.
     pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = within("listing PersistentVolumes", self.persistent.list(&params)).await?;
-            let ours = |volume: &PersistentVolume| is_of(volume, name);
-            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-            match (page.items.into_iter().find(ours), next) {
-                (Some(found), _) => return Ok(Some(found)),
-                (None, None) => return Ok(None),
-                (None, Some(token)) => params.continue_token = Some(token),
-            }
-        }
+        let fetch = async |params| within("listing PersistentVolumes", self.persistent.list(&params)).await;
+        let ours = |volume: &PersistentVolume| is_of(volume, name);
+        find_in_pages(ListParams::default().limit(PAGE), fetch, |volumes| volumes.into_iter().find(ours)).await
     }
 }
 
@@ -149,12 +124,4 @@ impl VolumeApi {
 pub fn is_of(volume: &PersistentVolume, id: &str) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
     csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
-}
-
-fn first<T>(answer: Result<T, OperatorError>) -> Result<Write<T>, OperatorError> {
-    match answer {
-        Ok(done) => Ok(Write::Done(done)),
-        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Write::Changed),
-        Err(error) => Err(error),
-    }
 }

@@ -16,6 +16,7 @@ use crate::device::{
     label::{SetRef, VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
+use crate::operator::client::find_in_pages;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::request;
 use crate::pool::{AskVolumes, LostVolume, ReportedVolume, WantedUsage};
@@ -35,22 +36,20 @@ pub fn ask(client: Client, node: NodeName, runtime: Handle) -> AskVolumes {
 
 async fn list(client: &Client, node: &NodeName) -> Result<Vec<ReportedVolume>, OperatorError> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
+    let params = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
+    let fetch =
+        async |params| objects.list(&params).await.map_err(OperatorError::api("listing the PoolVolumes of this node"));
     let mut reported = Vec::new();
-    let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
-    loop {
-        let listed = match objects.list(&page).await {
-            // Without the kind there is no volume of it.
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-            listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
-        };
-        for object in listed.items {
-            reported.extend(reported_by(object)?);
-        }
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(reported),
-        }
-    }
+    let add = |found: Vec<DynamicObject>| {
+        reported.extend(found.into_iter().filter_map(|object| reported_by(object).transpose()));
+        None::<()>
+    };
+    match find_in_pages(params, fetch, add).await {
+        // Without the kind there is no volume of it.
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        read => read?,
+    };
+    reported.into_iter().collect()
 }
 
 /// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for

@@ -5,7 +5,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
 use crate::device::NodeName;
-use crate::operator::client::is_object_name;
+use crate::operator::client::{find_in_pages, is_object_name};
 use crate::operator::error::OperatorError;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
@@ -35,17 +35,9 @@ pub async fn is_claimed(
         return Ok(true);
     }
     let volumes: Api<PersistentVolume> = Api::all(client);
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let listed = volumes.list(&page).await.map_err(OperatorError::api("listing PersistentVolumes"))?;
-        if listed.items.iter().any(|found| claims(found, id, node)) {
-            return Ok(true);
-        }
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(false),
-        }
-    }
+    let fetch = async |params| volumes.list(&params).await.map_err(OperatorError::api("listing PersistentVolumes"));
+    let find = |found: Vec<PersistentVolume>| found.into_iter().find(|found| claims(found, id, node));
+    Ok(find_in_pages(ListParams::default().limit(PAGE), fetch, find).await?.is_some())
 }
 
 /// Like `is_claimed`, but reads only the PersistentVolume that the provisioner would create.

@@ -10,7 +10,7 @@ use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::volume::marked_health::{healths, is_of_mark};
+use crate::operator::volume::volume_health::{healths, is_reason_of_node};
 use crate::operator::{bytes::signed, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
@@ -111,14 +111,14 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
     let message = match (phase, &view.conflict) {
         (_, Some(why)) => Some(why.clone()),
         (Phase::Found, None) => Some(format!(
-            "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; `localpool \
-             volume adopt {}` in the agent's pod makes it usable",
+            "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; \
+             spec.order Adopt, or `localpool volume adopt {}` in the agent's pod, makes it usable",
             view.disk, view.id
         )),
         (_, None) => None,
     };
-    // A wish that was withdrawn does not count as failed any more, and may be made again.
-    let open = object.spec.size.is_some_and(|wish| wish > signed(view.size));
+    // A request that was withdrawn does not count as failed any more, and may be made again.
+    let open = object.spec.size.is_some_and(|size| size > signed(view.size));
     let before = before.filter(|_| open);
     let observed_size = before.map_or(object.spec.size.filter(|_| !open), |status| status.observed_size);
     let resize_error = before.and_then(|status| status.resize_error.clone());
@@ -165,10 +165,10 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
 }
 
 /// The status, with the conditions of others unchanged. The agent is the one writer of this status but for conditions of
-/// the leader: the marks (`pool_volume::NODE_GONE`, `AGENT_SILENT`), which say that the Node object is gone, or that the
-/// agent does not answer, and that no PersistentVolume names the volume (`UNCLAIMED`). An agent that lives on while its
-/// Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and the leader
-/// would write it again, for ever.
+/// the leader: those of the node (`pool_volume::NODE_GONE`, `AGENT_SILENT`), which say that the Node object is gone, or
+/// that the agent does not answer, and that no PersistentVolume names the volume (`UNCLAIMED`). An agent that lives on
+/// while its Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and
+/// the leader would write it again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
@@ -179,7 +179,7 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 /// What is new in the health of a volume.
 pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
     // What the controller knows of the node is no news of the volume.
-    let is_of_agent = |entry: &HealthEntry| !is_of_mark(&HealthReason::from(entry.reason.clone()));
+    let is_of_agent = |entry: &HealthEntry| !is_reason_of_node(&HealthReason::from(entry.reason.clone()));
     let health = |object: &PoolVolume| -> Vec<HealthEntry> {
         let all = object.status.iter().flat_map(|status| &status.health);
         all.filter(|entry| is_of_agent(entry)).cloned().collect()
@@ -255,9 +255,9 @@ mod tests {
     #[test]
     fn whatever_the_agent_says_it_says_beside_the_conditions_of_others() {
         let mut object = in_phase(Phase::Accepted);
-        let mark = status_condition("NodeGone", "True", "NodeDeleted", "");
+        let gone = status_condition("NodeGone", "True", "NodeDeleted", "");
         let old = status_condition(HEALTHY, "True", "Fine", "");
-        object.status.as_mut().expect("set").conditions = vec![old.clone(), mark.clone()];
+        object.status.as_mut().expect("set").conditions = vec![old.clone(), gone];
         let kinds = |status: PoolVolumeStatus| {
             let status = beside_others(&object, status);
             status.conditions.into_iter().map(|condition| (condition.type_, condition.reason)).collect::<Vec<_>>()

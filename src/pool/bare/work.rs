@@ -31,7 +31,7 @@ impl BareDevice {
                 (Some(disk), Some(erasing)) => match self.may_erase(&mut state, &claim)? {
                     Some(alone) => (disk, alone, claim, erasing),
                     None => {
-                        self.end_work();
+                        self.worker.end();
                         return Ok(Progress::Idle);
                     }
                 },
@@ -43,7 +43,7 @@ impl BareDevice {
                     return Ok(Progress::Worked);
                 }
                 (None, _) | (Some(_), None) => {
-                    self.end_work();
+                    self.worker.end();
                     return Ok(Progress::Idle);
                 }
             }

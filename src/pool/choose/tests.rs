@@ -13,32 +13,32 @@ mod choice {
         DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
     }
 
-    fn wish(required: u64, limit: Option<u64>) -> Demand {
+    fn demand(required: u64, limit: Option<u64>) -> Demand {
         Demand { usage: VolumeUsage::Block, required: required * MIB, limit: limit.map(|l| l * MIB) }
     }
 
     #[test]
     fn the_smallest_slot_that_holds_the_volume_is_taken() {
         let offers = [slots(0, &[100, 30]), slots(1, &[20, 10])];
-        assert_eq!(choose(&offers, &wish(15, None)), Ok((1, Site::Slot(2))));
-        assert_eq!(choose(&offers, &wish(21, None)), Ok((0, Site::Slot(3))));
-        assert_eq!(choose(&offers, &wish(0, None)), Ok((1, Site::Slot(3))));
+        assert_eq!(choose(&offers, &demand(15, None)), Ok((1, Site::Slot(2))));
+        assert_eq!(choose(&offers, &demand(21, None)), Ok((0, Site::Slot(3))));
+        assert_eq!(choose(&offers, &demand(0, None)), Ok((1, Site::Slot(3))));
     }
 
     #[test]
     fn a_limit_below_the_slot_is_told_apart_from_a_full_pool() {
         let offers = [slots(0, &[100])];
         assert!(
-            matches!(choose(&offers, &wish(50, Some(60))), Err(NoPlace::Limit { limit, least, .. }) if least == 100 * MIB && limit == 60 * MIB)
+            matches!(choose(&offers, &demand(50, Some(60))), Err(NoPlace::Limit { limit, least, .. }) if least == 100 * MIB && limit == 60 * MIB)
         );
-        assert_eq!(choose(&offers, &wish(101, None)), Err(NoPlace::Full { required: 101 * MIB, largest: 100 * MIB }));
-        assert_eq!(choose::<u32>(&[], &wish(1, None)), Err(NoPlace::NoDisk));
-        assert!(matches!(choose(&offers, &wish(u64::MAX / MIB, None)), Err(NoPlace::Full { .. })));
+        assert_eq!(choose(&offers, &demand(101, None)), Err(NoPlace::Full { required: 101 * MIB, largest: 100 * MIB }));
+        assert_eq!(choose::<u32>(&[], &demand(1, None)), Err(NoPlace::NoDisk));
+        assert!(matches!(choose(&offers, &demand(u64::MAX / MIB, None)), Err(NoPlace::Full { .. })));
     }
 
     #[test]
     fn a_size_is_raised_to_the_filesystems_minimum_unless_the_limit_forbids_it() {
-        let xfs = |limit: Option<u64>| Demand { usage: VolumeUsage::Mount(FsKind::Xfs), ..wish(10, limit) };
+        let xfs = |limit: Option<u64>| Demand { usage: VolumeUsage::Mount(FsKind::Xfs), ..demand(10, limit) };
         let (_, site) = choose(&[carved(0, 1000)], &xfs(None)).expect("there is room");
         assert!(matches!(site, Site::Space(e) if e.len() == 300 * MIB));
         let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");
@@ -51,8 +51,8 @@ mod choice {
     #[test]
     fn carved_space_is_taken_before_a_slot_that_would_be_wasted() {
         let offers = [slots(0, &[100]), carved(1, 50)];
-        assert!(matches!(choose(&offers, &wish(20, None)), Ok((1, Site::Space(_)))));
-        assert_eq!(choose(&offers, &wish(51, None)), Ok((0, Site::Slot(2))));
+        assert!(matches!(choose(&offers, &demand(20, None)), Ok((1, Site::Space(_)))));
+        assert_eq!(choose(&offers, &demand(51, None)), Ok((0, Site::Slot(2))));
     }
 
     #[test]

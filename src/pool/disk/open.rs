@@ -9,7 +9,7 @@ use super::perform::{lock, wipe};
 use super::{Opened, PoolDisk};
 use crate::device::{
     Owner,
-    label::{Label, MARK},
+    label::{Label, OURS},
     record::{self, Own, Record},
 };
 use crate::host::{
@@ -114,7 +114,7 @@ fn is_another(label: &Label, id: Uuid, owner: &Owner) -> Option<String> {
 fn undo_claim(disk: &dyn Disk, table: &Table) -> Result<(), ApplyError> {
     prove_unheld(disk)?;
     let _guard = lock(disk)?;
-    let wiped = table::wipe_backup(disk, &MARK, table);
+    let wiped = table::wipe_backup(disk, &OURS, table);
     wiped.map_err(|e| ApplyError::step(disk.path(), "undo a torn claim", e.into()))
 }
 
@@ -130,7 +130,7 @@ fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
     }
     tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
     let _guard = lock(disk)?;
-    let mended = table::repair(disk, &MARK, &choice.table);
+    let mended = table::repair(disk, &OURS, &choice.table);
     mended.map_err(|e| ApplyError::step(disk.path(), "repair the partition table", e.into()))
 }
 

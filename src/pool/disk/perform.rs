@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{PoolDisk, zero};
-use crate::device::label::{Label, MARK};
+use crate::device::label::{Label, OURS};
 use crate::device::record::{self, LabelError, NewestCopy, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, HostError, chain};
@@ -66,7 +66,7 @@ impl PoolDisk {
 
     fn unchanged(&self) -> Result<(), StepError> {
         let Content { table, label, .. } = &self.content;
-        table::unchanged(self.device(), &MARK, table)?;
+        table::unchanged(self.device(), &OURS, table)?;
         let copies = record::read_label(self.device());
         let last = self.place.map_or(0, |place| place.sequence);
         match record::newest(&copies, table.disk()) {
@@ -94,7 +94,7 @@ impl PoolDisk {
                 self.content.table = Arc::clone(new);
                 Ok(())
             }
-            Step::FirstTable(new) => Ok(table::write_first(self.device(), &MARK, new)?),
+            Step::FirstTable(new) => Ok(table::write_first(self.device(), &OURS, new)?),
             Step::WipeAll => wipe(self.device(), &self.content.table),
         }
     }
@@ -102,10 +102,10 @@ impl PoolDisk {
     /// A primary that can no longer be read, or has rotted, is mended on the way.
     fn write_table(&self, new: &Table) -> Result<(), TableWriteError> {
         let old = &self.content.table;
-        match table::write_table(self.device(), &MARK, old, new) {
+        match table::write_table(self.device(), &OURS, old, new) {
             Err(TableWriteError::Damaged) => {
-                table::repair(self.device(), &MARK, old)?;
-                table::write_table(self.device(), &MARK, old, new)
+                table::repair(self.device(), &OURS, old)?;
+                table::write_table(self.device(), &OURS, old, new)
             }
             done => done,
         }
@@ -158,7 +158,7 @@ pub(super) fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + '_>, ApplyError> {
 
 /// Primary table, backup table, label: whichever are still there.
 pub(super) fn wipe(device: &dyn BlockDevice, table: &Table) -> Result<(), StepError> {
-    table::wipe_primary(device, &MARK, table)?;
-    table::wipe_backup(device, &MARK, table)?;
+    table::wipe_primary(device, &OURS, table)?;
+    table::wipe_backup(device, &OURS, table)?;
     Ok(record::wipe_labels(device, table.disk())?)
 }

@@ -56,14 +56,14 @@ impl Work {
         )))
     }
 
-    pub(super) fn stage(&self, id: VolumeId, staging: &Path, wish: &AccessType) -> Result<(), Error> {
+    pub(super) fn stage(&self, id: VolumeId, staging: &Path, access_type: &AccessType) -> Result<(), Error> {
         let (view, usage) = self.usable(id)?;
         let (unmounts, table) = (self.health.unmounts(), self.mount_table()?);
         self.prove_unshared(&table, &view)?;
-        let AccessType::Mount { flags, .. } = wish else {
-            return agreed(usage, wish).map(drop);
+        let AccessType::Mount { flags, .. } = access_type else {
+            return agreed(usage, access_type).map(drop);
         };
-        let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
+        let Some(kind) = agreed(usage, access_type)? else { return Ok(()) };
         match at_target(&table, &self.ours(&table, &view), staging) {
             AtTarget::This(_) => {
                 self.health.mounted(id, staging, unmounts);
@@ -142,7 +142,7 @@ impl Work {
 
     pub(super) fn publish(&self, request: &PublishRequest, staging: &Path, target: &Path) -> Result<(), Error> {
         let (view, usage) = self.usable(request.id)?;
-        let kind = agreed(usage, &request.wish)?;
+        let kind = agreed(usage, &request.access_type)?;
         let (unmounts, table) = (self.health.unmounts(), self.mount_table()?);
         self.prove_unshared(&table, &view)?;
         let ours = self.ours(&table, &view);

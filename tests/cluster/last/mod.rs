@@ -97,8 +97,8 @@ fn c_a_second_release_is_refused_and_leaves_the_first_one_alone() {
     check(Needs::Machine, async |space| {
         let chart = format!("{}/charts/localpool", env!("CARGO_MANIFEST_DIR"));
         let words = ["install", "second", &chart, "--namespace", &space.namespace, "--set", "crds.apply=false"];
-        let said = attempt("helm", &words).await.expect_err("a cluster has one driver of a name");
-        assert!(said.contains(DRIVER), "{said}");
+        let refusal = attempt("helm", &words).await.expect_err("a cluster has one driver of a name");
+        assert!(refusal.contains(DRIVER), "{refusal}");
         kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
         let _ = attempt("helm", &["uninstall", "second", "--namespace", &space.namespace]).await;
         assert!(space.get("CSIDriver", None, DRIVER).await.is_some());

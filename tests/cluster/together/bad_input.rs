@@ -22,8 +22,9 @@ fn a_pool_volume_cannot_be_edited_into_another_one() {
             ("intent", json!("Erase"), "Unsupported value"),
         ] {
             let patch = json!({"spec": {field: value}});
-            let said = space.try_patch("PoolVolume", None, name(&volume), &patch).await.expect_err(field).to_string();
-            assert!(said.contains(words), "{field}: {said}");
+            let refusal =
+                space.try_patch("PoolVolume", None, name(&volume), &patch).await.expect_err(field).to_string();
+            assert!(refusal.contains(words), "{field}: {refusal}");
         }
         space.shell("data", "echo works >/data/file").await;
     });
@@ -59,8 +60,8 @@ fn a_pool_volume_made_by_hand_under_a_wrong_name_gets_no_space() {
     check(Needs::Cluster, async |space| {
         let node = space.nodes().await.remove(0);
         let odd = by_hand("00000000-0000-4000-8000-00000000beef", &node);
-        let said = space.try_create(&odd).await.expect_err("no id of ours").to_string();
-        assert!(said.contains("create a PersistentVolumeClaim"), "{said}");
+        let refusal = space.try_create(&odd).await.expect_err("no id of ours").to_string();
+        assert!(refusal.contains("create a PersistentVolumeClaim"), "{refusal}");
         // An id such as the driver makes, but of another volume: only somebody who knows the rule notices.
         let id = VolumeId::of_name("another").to_string();
         space.create(&by_hand(&id, &node)).await;

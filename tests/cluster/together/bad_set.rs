@@ -45,13 +45,13 @@ fn a_set_that_contradicts_its_schema_is_refused_by_the_apiserver_in_words() {
             ("/spec/partitioningSpec", json!({"count": 0}), "count"),
             ("/spec/partitioningSpec", json!({"mode": "dynamic"}), "Dynamic"),
         ] {
-            let said = space.try_create(&set().with(pointer, value)).await.expect_err("refused").to_string();
-            assert!(said.contains(words), "{pointer}: {said}");
+            let refusal = space.try_create(&set().with(pointer, value)).await.expect_err("refused").to_string();
+            assert!(refusal.contains(words), "{pointer}: {refusal}");
         }
         space.create(&set()).await;
         let removed = json!({"spec": {"partitioningSpec": null}});
-        let said = space.try_patch("LocalVolumeSet", space.here(), "set", &removed).await.expect_err("refused");
-        assert!(said.to_string().contains("make another set"), "{said}");
+        let refusal = space.try_patch("LocalVolumeSet", space.here(), "set", &removed).await.expect_err("refused");
+        assert!(refusal.to_string().contains("make another set"), "{refusal}");
     });
 }
 

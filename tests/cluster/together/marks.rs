@@ -1,4 +1,4 @@
-//! PersistentVolumes that are marked: seed 004, with a real mount on a real node.
+//! PersistentVolumes that are marked, with a real mount on a real node.
 
 use std::path::{Path, PathBuf};
 

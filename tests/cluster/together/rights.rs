@@ -141,7 +141,7 @@ fn an_agents_token_reads_no_secrets_and_makes_no_pods() {
         ] {
             let asked =
                 crate::cluster::attempt("kubectl", &["auth", "can-i", words[0], words[1], "-A", "--as", account]).await;
-            assert!(asked.is_err_and(|said| said.contains("no")), "{words:?}");
+            assert!(asked.is_err_and(|refusal| refusal.contains("no")), "{words:?}");
         }
     });
 }

@@ -42,8 +42,8 @@ async fn apply(space: &Space, sample: &str) {
 
 /// The refusal of the API server or of kubectl.
 async fn refused(space: &Space, sample: &str) -> String {
-    let said = crate::cluster::attempt("kubectl", &["-n", &space.namespace, "apply", "-f", &file(sample)]).await;
-    said.expect_err("it is refused")
+    let refusal = crate::cluster::attempt("kubectl", &["-n", &space.namespace, "apply", "-f", &file(sample)]).await;
+    refusal.expect_err("it is refused")
 }
 
 /// The two nodes, with these disks each.
@@ -226,17 +226,17 @@ fn the_examples_of_the_seeds_and_of_the_operator_do_what_they_say() {
 fn examples_that_break_a_rule_are_refused_with_what_to_change() {
     check(Needs::Cluster, async |space| {
         // A namespace is in lower case, so none has this name.
-        let said = refused(space, "seed-discovery").await;
-        assert!(said.contains("localStorage"), "{said}");
+        let refusal = refused(space, "seed-discovery").await;
+        assert!(refusal.contains("localStorage"), "{refusal}");
         // In a namespace that can exist, the name of the object is the next error.
         let text = std::fs::read_to_string(file("seed-discovery")).unwrap();
         let mut object: Value = serde_saphyr::from_str(&text).unwrap();
         object["metadata"]["namespace"] = json!(space.namespace);
-        let said = space.try_create(&object).await.expect_err("it is refused").to_string();
-        assert!(said.contains("is called auto-discover-devices: use this name"), "{said}");
-        let said = refused(space, "seed-result").await;
-        assert!(said.contains("labels"), "labels are no list: {said}");
-        let said = refused(space, "operator-scaffold").await;
-        assert!(said.contains("spec.storageClassName: Required value"), "{said}");
+        let refusal = space.try_create(&object).await.expect_err("it is refused").to_string();
+        assert!(refusal.contains("is called auto-discover-devices: use this name"), "{refusal}");
+        let refusal = refused(space, "seed-result").await;
+        assert!(refusal.contains("labels"), "labels are no list: {refusal}");
+        let refusal = refused(space, "operator-scaffold").await;
+        assert!(refusal.contains("spec.storageClassName: Required value"), "{refusal}");
     });
 }

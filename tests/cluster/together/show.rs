@@ -52,17 +52,18 @@ fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
 #[test]
 fn localpool_devices_in_the_agents_pod_tells_of_every_disk() {
     check(Needs::Machine, async |space| {
-        let said = space.agent(&["localpool", "devices"]).await;
+        let output = space.agent(&["localpool", "devices"]).await;
         for disk in space.machine().disks() {
             let stem = disk.image.file_stem().unwrap().to_str().unwrap();
             if !["whole-", "slots-", "carved-"].iter().any(|set| stem.starts_with(set)) {
                 continue;
             }
             let path = format!("{} ", disk.node.display());
-            let line = said.lines().find(|line| line.starts_with(&path)).unwrap_or_else(|| panic!("{path}: {said}"));
+            let line =
+                output.lines().find(|line| line.starts_with(&path)).unwrap_or_else(|| panic!("{path}: {output}"));
             assert!(line.contains("Ours") && line.contains("in pool"), "{line}");
         }
-        let root = said.lines().find(|line| line.contains("mounted at /")).expect("the machine's own disk");
+        let root = output.lines().find(|line| line.contains("mounted at /")).expect("the machine's own disk");
         assert!(root.contains("Theirs"), "{root}");
     });
 }

@@ -49,8 +49,8 @@ async fn containers(space: &Space) -> Vec<String> {
 async fn have_their_data(space: &Space) {
     for replica in names() {
         let line = "cat /data/name && echo more >>/data/more && sync && wc -l </data/more";
-        let said = space.shell_soon(&replica, line).await;
-        assert!(said.starts_with(&replica), "{said}");
+        let output = space.shell_soon(&replica, line).await;
+        assert!(output.starts_with(&replica), "{output}");
     }
     for replica in names() {
         let uid = space.get("Pod", space.here(), &replica).await.unwrap()["metadata"]["uid"].clone();

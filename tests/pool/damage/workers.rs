@@ -74,8 +74,8 @@ fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say
         })
     };
     pool.stop();
-    assert!(pool.members().iter().all(|member| !member.has_worker()), "somebody works on after the stop");
+    assert!(pool.members().iter().all(|member| !member.worker().is_set()), "somebody works on after the stop");
     pool.kick();
-    assert!(pool.members().iter().all(|member| !member.has_worker()), "and somebody begins");
+    assert!(pool.members().iter().all(|member| !member.worker().is_set()), "and somebody begins");
     answers.join().expect("no bug");
 }

@@ -56,11 +56,11 @@ fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over()
         let mut node = start(&host);
         let writes = disk.write_count();
         host.before_the_next_claim(program);
-        let mut said = String::new();
+        let mut output = String::new();
         for _ in 0..3 {
-            said += &node.agent.pass().expect("looks").problems.remove("fake0").unwrap_or_default();
+            output += &node.agent.pass().expect("looks").problems.remove("fake0").unwrap_or_default();
         }
-        assert!(said.contains("not blank any more"), "{said}");
+        assert!(output.contains("not blank any more"), "{output}");
         assert_eq!((node.pool.members().len(), disk.write_count()), (0, writes), "nothing was written");
     }
 }

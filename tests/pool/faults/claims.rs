@@ -97,9 +97,9 @@ fn of_a_disk_that_only_its_path_names_a_release_says_for_how_long_it_holds() {
         let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
         node.passes().expect("claims");
         let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
-        let said = node.agent.verb(&release).expect("released");
-        assert_eq!(said.len(), lines, "{said:?}");
-        assert!(lines < 3 || said[2].contains("no serial or WWN"), "{said:?}");
+        let output = node.agent.verb(&release).expect("released");
+        assert_eq!(output.len(), lines, "{output:?}");
+        assert!(lines < 3 || output[2].contains("no serial or WWN"), "{output:?}");
     }
 }
 

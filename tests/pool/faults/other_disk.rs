@@ -182,8 +182,8 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         let settle = |keep: &str, run| Verb::SettleVolume { volume: id("a"), keep: keep.to_owned(), run };
 
         let before = (disk.content(), other.content());
-        let said = node.agent.verb(&settle("/dev/fake0", Run::Dry)).expect("a dry run").join("\n");
-        assert!(said.contains("would keep") && said.contains("/dev/fake1p2"), "{said}");
+        let refusal = node.agent.verb(&settle("/dev/fake0", Run::Dry)).expect("a dry run").join("\n");
+        assert!(refusal.contains("would keep") && refusal.contains("/dev/fake1p2"), "{refusal}");
         assert!((disk.content(), other.content()) == before, "a dry run writes nothing");
         assert!(node.agent.verb(&settle("/dev/nothing", Run::Real)).is_err());
         other.set_in_use(2, true);

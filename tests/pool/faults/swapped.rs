@@ -107,7 +107,7 @@ fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_it
             id: VolumeId::of_name("a"),
             staging: "/staging".to_owned(),
             target: "/target".to_owned(),
-            wish: AccessType::Block,
+            access_type: AccessType::Block,
             access: TargetAccess::ReadWrite,
             single_target: false,
         };
@@ -123,19 +123,19 @@ fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_wha
         let stage = StageRequest {
             id: VolumeId::of_name("a"),
             staging: "/staging".to_owned(),
-            wish: AccessType::Mount { fs: None, flags: Vec::new() },
+            access_type: AccessType::Mount { fs: None, flags: Vec::new() },
         };
         volumes.stage(stage).await.map_err(|e| e.to_string())
     });
     assert!(is_as_it_was, "a filesystem was made on another disk: {staged:?}");
 }
 
-fn publish(name: &str, wish: AccessType, access: TargetAccess) -> PublishRequest {
+fn publish(name: &str, access_type: AccessType, access: TargetAccess) -> PublishRequest {
     PublishRequest {
         id: VolumeId::of_name(name),
         staging: format!("/staging-{name}"),
         target: format!("/target-{name}"),
-        wish,
+        access_type,
         access,
         single_target: false,
     }
@@ -149,7 +149,7 @@ fn targets(host: &FakeHost) -> Vec<String> {
 
 /// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: taking down one must not take down
 /// the other.
-async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
+async fn x_is_away_and_y_has_its_name(usage: WantedUsage, access_type: AccessType) {
     let host = Arc::new(FakeHost::default());
     host.add_disk("fake0", "serial-0", geometry());
     let mut node = bare(&host);
@@ -165,14 +165,14 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
     let [x, y] = ["x", "y"].map(VolumeId::of_name);
-    let is_mounted = matches!(wish, AccessType::Mount { .. });
+    let is_mounted = matches!(access_type, AccessType::Mount { .. });
     let stage = |name: &str| StageRequest {
         id: VolumeId::of_name(name),
         staging: format!("/staging-{name}"),
-        wish: wish.clone(),
+        access_type: access_type.clone(),
     };
     volumes.stage(stage("y")).await.expect("y is here");
-    volumes.publish(publish("y", wish.clone(), TargetAccess::of(!is_mounted))).await.expect("y is here");
+    volumes.publish(publish("y", access_type.clone(), TargetAccess::of(!is_mounted))).await.expect("y is here");
     let (before, writes, mounted) = (other.content(), other.write_count(), targets(&host));
     let is_read_only = || host.mounts.is_read_only(Path::new("/dev/fake0")).expect("it is memory");
     let check = |after: &str| {
@@ -183,7 +183,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
     };
 
     volumes.stage(stage("x")).await.expect_err("x is away");
-    volumes.publish(publish("x", wish.clone(), TargetAccess::ReadWrite)).await.expect_err("x is away");
+    volumes.publish(publish("x", access_type.clone(), TargetAccess::ReadWrite)).await.expect_err("x is away");
     check("x was to be published");
     for path in ["/target-y", "/staging-y"].iter().filter(|path| mounted.contains(&(**path).to_owned())) {
         volumes.unpublish(x, path).await.expect_err("y is there");

@@ -47,13 +47,13 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
     let id = VolumeId::of_name("small");
-    let wish = AccessType::Mount { fs: None, flags: Vec::new() };
-    let stage = StageRequest { id, staging: "/staging".to_owned(), wish: wish.clone() };
+    let access_type = AccessType::Mount { fs: None, flags: Vec::new() };
+    let stage = StageRequest { id, staging: "/staging".to_owned(), access_type: access_type.clone() };
     let publish = PublishRequest {
         id,
         staging: "/staging".to_owned(),
         target: "/target".to_owned(),
-        wish,
+        access_type,
         access: TargetAccess::ReadWrite,
         single_target: false,
     };
@@ -108,8 +108,8 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let calls = Calls::new(&registry, "node").expect("fresh names");
     let mut csi = runtime.block_on(async {
         for name in ["small", "large"] {
-            let (id, wish) = (VolumeId::of_name(name), AccessType::Mount { fs: None, flags: Vec::new() });
-            volumes.stage(StageRequest { id, staging: format!("/{name}"), wish }).await.expect("staged");
+            let (id, access_type) = (VolumeId::of_name(name), AccessType::Mount { fs: None, flags: Vec::new() });
+            volumes.stage(StageRequest { id, staging: format!("/{name}"), access_type }).await.expect("staged");
         }
         let routes = node::services(&calls, Readiness::default(), volumes, 0);
         let listener = server::bind(&socket).expect("bound");
@@ -137,13 +137,13 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let (answer, answered) = mpsc::channel();
     runtime.spawn(async move { answer.send(csi.node_get_info(NodeGetInfoRequest {}).await.is_ok()) });
     let answered = answered.recv_timeout(AT_MOST);
-    let said = ["/healthz", "/metrics"].map(|path| get(address, path));
+    let output = ["/healthz", "/metrics"].map(|path| get(address, path));
 
     // Before any assertion: whatever hangs must end with the test, even if that fails.
     host.mounts.gate.set_hangs_at(None);
     sick.set_hangs(false);
     assert_eq!(waiting, workers, "both wait for a disk");
-    let [health, metrics] = said.map(|said| said.expect("an answer while a disk hangs"));
+    let [health, metrics] = output.map(|output| output.expect("an answer while a disk hangs"));
     assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
     assert_eq!(answered, Ok(true), "NodeGetInfo waits for a disk");
     for line in

@@ -25,8 +25,8 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         let before = device.content();
         let mut node = start(&host, &Layout::RawDevice {}, &told);
         node.passes().expect("looks");
-        let said: Vec<String> = verbs.iter().map(|verb| node.agent.verb(verb).expect("it can").join("\n")).collect();
-        assert!(said[0].contains("would ") && !said[1].contains("would "), "{said:?}");
+        let refusal: Vec<String> = verbs.iter().map(|verb| node.agent.verb(verb).expect("it can").join("\n")).collect();
+        assert!(refusal[0].contains("would ") && !refusal[1].contains("would "), "{refusal:?}");
         let kept = if matches!(&verbs[1], Verb::SettleVolume { volume, .. } if *volume == id("a")) { "a" } else { "b" };
         for is_new in [false, true] {
             if is_new {
@@ -91,8 +91,8 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
     node.passes().expect("looks");
     let release = |run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run };
     for run in [Run::Dry, Run::Real] {
-        let said = node.agent.verb(&release(run)).expect("a person gives it up").join("\n");
-        assert!(said.contains(&format!("volume {}", id("b"))) && said.contains("erases nothing"), "{said}");
+        let output = node.agent.verb(&release(run)).expect("a person gives it up").join("\n");
+        assert!(output.contains(&format!("volume {}", id("b"))) && output.contains("erases nothing"), "{output}");
     }
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty());

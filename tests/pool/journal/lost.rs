@@ -66,8 +66,8 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty(), "it is remembered without those who told");
     let adopt = |run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run };
-    let said = node.agent.verb(&adopt(Run::Dry)).expect("could be").join("\n");
-    assert!(said.contains("would take") && said.contains(&id("a").to_string()), "{said}");
+    let refusal = node.agent.verb(&adopt(Run::Dry)).expect("could be").join("\n");
+    assert!(refusal.contains("would take") && refusal.contains(&id("a").to_string()), "{refusal}");
     node.agent.verb(&adopt(Run::Real)).expect("a person says so");
     node.passes().expect("looks");
     assert!(node.pool.usable(id("a")).is_ok());
@@ -160,8 +160,8 @@ fn of_several_volumes_that_objects_have_on_one_device_a_person_says_which_is_the
                 node.pool.delete(id(volume)).expect_err("it may be there");
             }
             let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake0".to_owned(), run: Run::Real };
-            let said = node.agent.verb(&settle).expect("a person says so").join("\n");
-            assert!(said.contains(&id("b").to_string()) && said.contains("erases nothing"), "{said}");
+            let refusal = node.agent.verb(&settle).expect("a person says so").join("\n");
+            assert!(refusal.contains(&id("b").to_string()) && refusal.contains("erases nothing"), "{refusal}");
             for is_new in [false, true] {
                 if is_new {
                     node = start(&host, &layout, &told);
@@ -211,8 +211,8 @@ fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
         let release = |disk: &str, run| Verb::ReleaseDisk { disk: disk.to_owned(), run };
         let refused = node.agent.verb(&release("gpt-none", Run::Dry)).expect_err("nobody knows it").to_string();
         assert!(refused.contains("this node has no disk gpt-none"), "{refused}");
-        let said = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect("could be").join("\n");
-        assert!(said.contains("would give up") && said.contains(&format!("volume {}", id("a"))), "{said}");
+        let refusal = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect("could be").join("\n");
+        assert!(refusal.contains("would give up") && refusal.contains(&format!("volume {}", id("a"))), "{refusal}");
         assert!(!matches!(node.pool.doubt(id("a"), Some(&disk)), Doubt::GivenUp(_)), "a dry run changes nothing");
         node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
         for is_new in [false, true] {

@@ -86,7 +86,7 @@ fn claimed(sector: u32) -> (MemoryDisk, Table, NewestCopy) {
     let dev = MemoryDisk::new(SIZE, sector);
     let place = write_label(&dev, &label(DISK), None).unwrap();
     let table = table(&dev);
-    write_first(&dev, &MARK, &table).unwrap();
+    write_first(&dev, &OURS, &table).unwrap();
     (dev.restarted(), table, place)
 }
 
@@ -229,7 +229,7 @@ fn a_claim_stopped_anywhere_is_nothing_or_is_rolled_forward() {
     for sector in [512u32, 4096] {
         let claim = |dev: &MemoryDisk| -> Option<()> {
             write_label(dev, &label(DISK), None).ok()?;
-            write_first(dev, &MARK, &table(dev)).ok()
+            write_first(dev, &OURS, &table(dev)).ok()
         };
         let blank = MemoryDisk::new(SIZE, sector);
         let mut counts = [0; 4];
@@ -253,7 +253,7 @@ fn go_on_with_claim(dev: &MemoryDisk) -> usize {
     let again = |dev: &MemoryDisk| {
         let place = write_label(dev, &label(OTHER), None).unwrap();
         let entry = table(dev).get(1).cloned();
-        write_first(dev, &MARK, &Table::new(OTHER, dev.geometry()).unwrap().with(1, entry).unwrap()).unwrap();
+        write_first(dev, &OURS, &Table::new(OTHER, dev.geometry()).unwrap().with(1, entry).unwrap()).unwrap();
         assert_eq!(ours(dev).place, place);
     };
     match read_record(dev) {
@@ -262,13 +262,13 @@ fn go_on_with_claim(dev: &MemoryDisk) -> usize {
             0
         }
         Record::TornClaim { table, .. } => {
-            wipe_backup(dev, &MARK, &table).unwrap();
+            wipe_backup(dev, &OURS, &table).unwrap();
             assert!(is_nothing(dev));
             again(dev);
             1
         }
         Record::UnfinishedClaim(own) => {
-            repair(dev, &MARK, &own.choice.table).unwrap();
+            repair(dev, &OURS, &own.choice.table).unwrap();
             2
         }
         Record::Ours(_) => 3,
@@ -283,8 +283,8 @@ fn a_release_stopped_anywhere_goes_on_to_nothing_and_the_disk_can_be_claimed_aga
         let second = write_label(&dev, &erasing(), Some(first)).unwrap();
         write_label(&dev, &releasing(), Some(second)).unwrap();
         let release = |dev: &MemoryDisk, table: &Table| -> Option<()> {
-            wipe_primary(dev, &MARK, table).ok()?;
-            wipe_backup(dev, &MARK, table).ok()?;
+            wipe_primary(dev, &OURS, table).ok()?;
+            wipe_backup(dev, &OURS, table).ok()?;
             wipe_labels(dev, DISK).ok()
         };
         for writes in 0..4 {
@@ -353,7 +353,7 @@ fn labels_are_not_wiped_under_a_table() {
         attributes: 0,
         name: Name::tail("v"),
     };
-    write_table(&dev, &MARK, &table, &table.with(2, Some(volume)).unwrap()).unwrap();
+    write_table(&dev, &OURS, &table, &table.with(2, Some(volume)).unwrap()).unwrap();
     assert!(matches!(wipe_labels(&dev, DISK), Err(LabelError::InUse { .. })));
 }
 

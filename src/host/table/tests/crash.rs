@@ -28,7 +28,7 @@ fn every_cut(before: &MemoryDisk, act: impl Fn(&MemoryDisk), mut check: impl FnM
 /// Repairs what is stale; afterwards both copies hold the chosen table.
 fn mend(dev: &MemoryDisk) -> Table {
     let choice = chosen(dev);
-    repair(dev, &MARK, &choice.table).unwrap();
+    repair(dev, &OURS, &choice.table).unwrap();
     assert_eq!(chosen(dev), Choice { table: choice.table.clone(), good: Part::Primary, stale: vec![] });
     choice.table
 }
@@ -39,14 +39,14 @@ fn a_torn_change_leaves_the_old_table_or_the_new_one() {
         let (dev, old) = written(sector);
         let new = old.with(3, None).unwrap().with(77, Some(entry(VOLUME, 77, 5 * MIB, 6 * MIB))).unwrap();
         let mut counts = [0, 0];
-        let change = |dev: &MemoryDisk| drop(write_table(dev, &MARK, &old, &new));
+        let change = |dev: &MemoryDisk| drop(write_table(dev, &OURS, &old, &new));
         every_cut(&dev, change, |dev, done| {
             let found = chosen(&dev).table;
             assert!(found == old || found == new);
             assert!(done > 0 || found == old, "before the primary is written the old table holds");
             counts[usize::from(found == new)] += 1;
             if mend(&dev) == old {
-                write_table(&dev, &MARK, &old, &new).unwrap();
+                write_table(&dev, &OURS, &old, &new).unwrap();
             }
             assert_eq!(chosen(&dev), Choice { table: new.clone(), good: Part::Primary, stale: vec![] });
         });
@@ -61,13 +61,13 @@ fn a_torn_growth_leaves_the_old_table_or_the_new_one() {
     let new = old.grown(2 * SIZE).unwrap();
     every_cut(
         &dev,
-        |dev| drop(write_table(dev, &MARK, &old, &new)),
+        |dev| drop(write_table(dev, &OURS, &old, &new)),
         |dev, done| {
             // A primary that was torn in its header hides the old backup, but not the new one.
             let found = chosen(&dev).table;
             assert!(if done == 0 { found == old } else { found == old || found == new });
             if mend(&dev) == old {
-                write_table(&dev, &MARK, &old, &new).unwrap();
+                write_table(&dev, &OURS, &old, &new).unwrap();
             }
             assert_eq!(chosen(&dev).table, new);
         },
@@ -81,13 +81,13 @@ fn a_torn_claim_leaves_nothing_or_a_table_that_is_rolled_forward() {
         let table = sample(&dev);
         every_cut(
             &dev,
-            |dev| drop(write_first(dev, &MARK, &table)),
+            |dev| drop(write_first(dev, &OURS, &table)),
             |dev, done| {
-                match choose(&read_copies(&dev), &MARK) {
+                match choose(&read_copies(&dev), &OURS) {
                     Ok(choice) => assert_eq!(choice.table, table),
                     Err(refusal) => assert!(done == 0, "{refusal} after the backup was whole"),
                 }
-                write_first(&dev, &MARK, &table).unwrap();
+                write_first(&dev, &OURS, &table).unwrap();
                 assert_eq!(chosen(&dev), Choice { table: table.clone(), good: Part::Primary, stale: vec![] });
             },
         );
@@ -105,7 +105,7 @@ fn a_torn_repair_never_costs_the_good_copy() {
             assert_eq!(choice.stale.len(), 2);
             every_cut(
                 &dev,
-                |dev| drop(repair(dev, &MARK, &choice.table)),
+                |dev| drop(repair(dev, &OURS, &choice.table)),
                 |dev, _| {
                     assert_eq!(mend(&dev), table);
                 },
@@ -119,9 +119,9 @@ fn a_torn_release_goes_on_to_a_blank_disk() {
     for sector in [512, 4096] {
         let dev = MemoryDisk::new(SIZE, sector);
         let table = sample(&dev).with(128, None).unwrap();
-        write_first(&dev, &MARK, &table).unwrap();
+        write_first(&dev, &OURS, &table).unwrap();
         let release =
-            |dev: &MemoryDisk| wipe_primary(dev, &MARK, &table).and_then(|()| wipe_backup(dev, &MARK, &table));
+            |dev: &MemoryDisk| wipe_primary(dev, &OURS, &table).and_then(|()| wipe_backup(dev, &OURS, &table));
         every_cut(
             &dev,
             |dev| drop(release(dev)),
@@ -158,10 +158,10 @@ fn a_change_on_a_damaged_primary_waits_for_its_repair() {
     let (dev, table) = written(512);
     dev.flip(512 + 20, 1);
     let new = table.with(3, None).unwrap();
-    assert!(matches!(write_table(&dev, &MARK, &table, &new), Err(TableWriteError::Damaged)));
+    assert!(matches!(write_table(&dev, &OURS, &table, &new), Err(TableWriteError::Damaged)));
     assert_eq!(dev.ops(), []);
     mend(&dev);
-    write_table(&dev, &MARK, &table, &new).unwrap();
+    write_table(&dev, &OURS, &table, &new).unwrap();
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_copy_that_cannot_be_written_is_an_error_that_names_it() {
     let (dev, table) = written(512);
     let new = table.with(3, None).unwrap();
     for (writes, part) in [(0, Part::Backup), (1, Part::Primary)] {
-        let error = write_table(&dev.restarted().lose_power(writes, 0, Torn::Head), &MARK, &table, &new).unwrap_err();
+        let error = write_table(&dev.restarted().lose_power(writes, 0, Torn::Head), &OURS, &table, &new).unwrap_err();
         assert!(matches!(&error, TableWriteError::Io { part: named, .. } if *named == part), "{error}");
     }
 }

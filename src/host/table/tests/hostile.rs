@@ -163,12 +163,12 @@ fn a_lone_backup_counts_only_with_our_label() {
         dev.poke(0, &vec![0; usize::try_from(2 * MIB).unwrap()]);
         assert_eq!(chosen(&dev), Choice { table, good: Part::Backup, stale: vec![Part::Primary, Part::Mbr] });
 
-        let strange = Mark { label: THEIRS, ..MARK };
+        let strange = Ours { label: THEIRS, ..OURS };
         let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
         assert!(
             matches!(&refusal, TableRefusal::OfOthers(words) if words.starts_with("a backup GPT without localpool's label"))
         );
-        let elsewhere = Mark { extent: Extent { start: MIB, end: 3 * MIB }, ..MARK };
+        let elsewhere = Ours { extent: Extent { start: MIB, end: 3 * MIB }, ..OURS };
         assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::OfOthers(_))));
     }
 }
@@ -198,7 +198,7 @@ fn an_mbr_with_partitions_beside_our_table_is_refused() {
         refused(&dev),
         TableRefusal::Broken("localpool's table under a DOS partition table or boot sector".into())
     );
-    assert!(matches!(repair(&dev, &MARK, &sample(&dev)), Err(TableWriteError::Refused(_))));
+    assert!(matches!(repair(&dev, &OURS, &sample(&dev)), Err(TableWriteError::Refused(_))));
     assert_eq!(dev.ops(), []);
 }
 
@@ -240,14 +240,14 @@ fn each_sector_of_our_tables_that_cannot_be_read_is_written_again_from_the_other
             let choice = chosen(&dev);
             assert_eq!(choice.table, table, "{lost}");
             assert_eq!(choice.stale.len(), 1, "{lost}: {choice:?}");
-            repair(&dev, &MARK, &table).unwrap();
+            repair(&dev, &OURS, &table).unwrap();
             assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![] }, "{lost}");
         }
     }
     // What a drive with large physical sectors loses at once at the front.
     let (dev, table) = written(512);
     dev.break_range(Extent { start: 0, end: 4096 });
-    repair(&dev, &MARK, &table).unwrap();
+    repair(&dev, &OURS, &table).unwrap();
     assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![] });
 }
 
@@ -258,10 +258,10 @@ fn a_disk_with_a_sector_of_its_tables_that_cannot_be_read_is_released_all_the_sa
             let (dev, table) = written(sector);
             let table = table.with(128, None).unwrap();
             let dev = MemoryDisk::new(dev.geometry().size, sector);
-            write_first(&dev, &MARK, &table).unwrap();
+            write_first(&dev, &OURS, &table).unwrap();
             dev.break_range(lost);
-            wipe_primary(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
-            wipe_backup(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
+            wipe_primary(&dev, &OURS, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
+            wipe_backup(&dev, &OURS, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
             assert_eq!(refused(&dev), TableRefusal::Absent, "{lost}");
         }
     }
@@ -285,7 +285,7 @@ fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
     dev.break_range(header);
     dev.poke(SIZE - 512, &[0; 512]);
     assert!(matches!(refused(&dev), TableRefusal::Unreadable(_)), "no copy is left");
-    assert!(repair(&dev, &MARK, &table).is_err() && wipe_primary(&dev, &MARK, &table).is_err());
+    assert!(repair(&dev, &OURS, &table).is_err() && wipe_primary(&dev, &OURS, &table).is_err());
     assert_eq!(dev.ops(), []);
 
     // A primary whose header names another disk is that disk's, though its entries cannot be read.
@@ -302,7 +302,7 @@ fn disks_too_small_for_anything_are_refused_and_not_read_past_their_end() {
         for sectors in 0..70 {
             let dev = MemoryDisk::new(sectors * u64::from(sector), sector);
             read_copies(&dev);
-            assert!(choose(&read_copies(&dev), &MARK).is_err());
+            assert!(choose(&read_copies(&dev), &OURS).is_err());
         }
     }
     assert!(matches!(read_copies(&MemoryDisk::new(SIZE, 520)).primary, Err(TableError::Sector { sector: 520 })));
@@ -338,9 +338,9 @@ proptest! {
             prop_assert!(table.check().is_ok());
             prop_assert_eq!(primary_bytes(table).len(), 512 + usize::try_from(table.slots()).unwrap().div_ceil(4) * 512);
         }
-        if let Ok(choice) = choose(&copies, &MARK) {
-            prop_assert!(choice.table.is_marked(&MARK));
-            repair(&dev, &MARK, &choice.table).unwrap();
+        if let Ok(choice) = choose(&copies, &OURS) {
+            prop_assert!(choice.table.is_ours(&OURS));
+            repair(&dev, &OURS, &choice.table).unwrap();
             prop_assert_eq!(chosen(&dev), Choice { good: Part::Primary, stale: vec![], ..choice });
         }
     }

@@ -16,7 +16,7 @@ const DISK: Uuid = Uuid::from_u128(0xd15c);
 const LABEL: Uuid = Uuid::from_u128(0x1abe1);
 const VOLUME: Uuid = Uuid::from_u128(0x7010e);
 const THEIRS: Uuid = Uuid::from_u128(0x7e15);
-const MARK: Mark = Mark { label: LABEL, extent: Extent { start: MIB, end: 2 * MIB }, types: &[LABEL, VOLUME] };
+const OURS: Ours = Ours { label: LABEL, extent: Extent { start: MIB, end: 2 * MIB }, types: &[LABEL, VOLUME] };
 
 fn entry(kind: Uuid, guid: u128, start: u64, end: u64) -> Entry {
     let extent = Extent { start, end };
@@ -41,16 +41,16 @@ fn sample(dev: &MemoryDisk) -> Table {
 fn written(sector: u32) -> (MemoryDisk, Table) {
     let dev = MemoryDisk::new(SIZE, sector);
     let table = sample(&dev);
-    write_first(&dev, &MARK, &table).unwrap();
+    write_first(&dev, &OURS, &table).unwrap();
     (dev.restarted(), table)
 }
 
 fn chosen(dev: &MemoryDisk) -> Choice {
-    choose(&read_copies(dev), &MARK).unwrap()
+    choose(&read_copies(dev), &OURS).unwrap()
 }
 
 fn refused(dev: &MemoryDisk) -> TableRefusal {
-    choose(&read_copies(dev), &MARK).unwrap_err()
+    choose(&read_copies(dev), &OURS).unwrap_err()
 }
 
 /// The bytes of one entry in the primary array.
@@ -66,7 +66,7 @@ fn what_is_written_reads_back_from_both_copies() {
         assert_eq!(copies.primary.as_ref().unwrap(), &table);
         assert_eq!(copies.backup.as_ref().unwrap(), &table);
         assert_eq!(copies.mbr.as_ref().unwrap(), &Mbr::Protective);
-        assert_eq!(choose(&copies, &MARK).unwrap(), Choice { table, good: Part::Primary, stale: vec![] });
+        assert_eq!(choose(&copies, &OURS).unwrap(), Choice { table, good: Part::Primary, stale: vec![] });
     }
 }
 
@@ -107,22 +107,22 @@ fn every_copy_is_one_write_and_is_synced_before_the_next() {
     for (sector, copy) in [(512u64, 33 * 512), (4096, 5 * 4096)] {
         let dev = MemoryDisk::new(SIZE, u32::try_from(sector).unwrap());
         let table = sample(&dev);
-        write_first(&dev, &MARK, &table).unwrap();
+        write_first(&dev, &OURS, &table).unwrap();
         let backup = Op::Write { offset: SIZE - copy, len: copy };
         let primary = Op::Write { offset: sector, len: copy };
         let mbr = Op::Write { offset: 0, len: sector };
         assert_eq!(dev.ops(), [backup, Op::Sync, primary, Op::Sync, mbr, Op::Sync]);
 
         let dev = dev.restarted();
-        write_table(&dev, &MARK, &table, &table.with(3, None).unwrap()).unwrap();
+        write_table(&dev, &OURS, &table, &table.with(3, None).unwrap()).unwrap();
         assert_eq!(dev.ops(), [backup, Op::Sync, primary, Op::Sync]);
 
         let dev = MemoryDisk::new(SIZE, u32::try_from(sector).unwrap());
         let bare = table.with(128, None).unwrap();
-        write_first(&dev, &MARK, &bare).unwrap();
+        write_first(&dev, &OURS, &bare).unwrap();
         let dev = dev.restarted();
-        wipe_primary(&dev, &MARK, &bare).unwrap();
-        wipe_backup(&dev, &MARK, &bare).unwrap();
+        wipe_primary(&dev, &OURS, &bare).unwrap();
+        wipe_backup(&dev, &OURS, &bare).unwrap();
         let front = Op::Write { offset: 0, len: sector + copy };
         assert_eq!(dev.ops(), [front, Op::Sync, backup, Op::Sync]);
         assert_eq!(dev.bytes(0, SIZE), vec![0; usize::try_from(SIZE).unwrap()]);
@@ -145,7 +145,7 @@ fn a_number_never_changes_and_foreign_entries_stay_bit_for_bit() {
         ];
         for (number, change) in edits {
             let new = table.with(number, change.clone()).unwrap();
-            write_table(&dev, &MARK, &table, &new).unwrap();
+            write_table(&dev, &OURS, &table, &new).unwrap();
             table = chosen(&dev).table;
             assert_eq!(table, new);
             assert_eq!(table.get(number), change.as_ref());
@@ -215,9 +215,9 @@ fn a_table_that_changed_underneath_is_not_written_over() {
     let new = table.with(3, None).unwrap();
     let message_of = |other: &Table| {
         let dev = MemoryDisk::new(SIZE, 512);
-        write_first(&dev, &MARK, other).unwrap();
+        write_first(&dev, &OURS, other).unwrap();
         let dev = dev.restarted();
-        let error = write_table(&dev, &MARK, &table, &new).unwrap_err();
+        let error = write_table(&dev, &OURS, &table, &new).unwrap_err();
         assert_eq!(dev.ops(), []);
         error.to_string()
     };
@@ -229,13 +229,13 @@ fn a_table_that_changed_underneath_is_not_written_over() {
     assert_eq!(message_of(&table.with(3, None).unwrap()), format!("{began}3 is gone"));
     let renamed = Entry { name: Name::tail("x"), ..foreign() };
     assert_eq!(message_of(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is a different one"));
-    write_table(&dev, &MARK, &table, &new).unwrap();
+    write_table(&dev, &OURS, &table, &new).unwrap();
 }
 
 #[test]
 fn a_write_that_touches_what_is_not_ours_is_refused_before_anything_is_written() {
     let (dev, table) = written(512);
-    let edit = |number, entry| write_table(&dev, &MARK, &table, &table.with(number, entry).unwrap()).unwrap_err();
+    let edit = |number, entry| write_table(&dev, &OURS, &table, &table.with(number, entry).unwrap()).unwrap_err();
     let foreign_is_refused =
         |error| assert!(matches!(error, TableWriteError::EntryOfOthers { number: 128 }), "{error}");
     foreign_is_refused(edit(128, None));
@@ -248,7 +248,7 @@ fn a_write_that_touches_what_is_not_ours_is_refused_before_anything_is_written()
     assert!(matches!(converted, TableWriteError::EntryOfOthers { number: 3 }));
     assert!(matches!(edit(1, None), TableWriteError::Shape { .. }));
     let moved = table.with(3, None).unwrap().with(4, table.get(3).cloned()).unwrap();
-    let renumbered = write_table(&dev, &MARK, &table, &moved).unwrap_err();
+    let renumbered = write_table(&dev, &OURS, &table, &moved).unwrap_err();
     assert!(matches!(renumbered, TableWriteError::Renumbered { from: 3, to: 4, .. }));
     assert_eq!(dev.ops(), []);
 }
@@ -258,34 +258,34 @@ fn a_first_table_goes_only_where_there_is_none() {
     let (dev, table) = written(512);
     let other = Table::new(Uuid::from_u128(0xbad), dev.geometry()).unwrap();
     let other = other.with(1, Some(entry(LABEL, 1, MIB, 2 * MIB))).unwrap();
-    assert!(matches!(write_first(&dev, &MARK, &other), Err(TableWriteError::Occupied { .. })));
-    assert!(matches!(write_first(&dev, &MARK, &table.with(1, None).unwrap()), Err(TableWriteError::Shape { .. })));
+    assert!(matches!(write_first(&dev, &OURS, &other), Err(TableWriteError::Occupied { .. })));
+    assert!(matches!(write_first(&dev, &OURS, &table.with(1, None).unwrap()), Err(TableWriteError::Shape { .. })));
     let dos = MemoryDisk::new(SIZE, 512);
     dos.poke(446, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
     dos.poke(510, &[0x55, 0xaa]);
-    let message = write_first(&dos, &MARK, &table).unwrap_err().to_string();
+    let message = write_first(&dos, &OURS, &table).unwrap_err().to_string();
     assert_eq!(message, "the disk already holds a DOS partition table or boot sector");
     assert_eq!((dev.ops(), dos.ops()), (vec![], vec![]));
-    write_first(&dev, &MARK, &table).unwrap();
+    write_first(&dev, &OURS, &table).unwrap();
 }
 
 #[test]
 fn a_release_wipes_no_foreign_partition_and_no_other_disk() {
     let (dev, table) = written(512);
-    assert!(matches!(wipe_primary(&dev, &MARK, &table), Err(TableWriteError::EntryOfOthers { number: 128 })));
+    assert!(matches!(wipe_primary(&dev, &OURS, &table), Err(TableWriteError::EntryOfOthers { number: 128 })));
     let bare = table.with(128, None).unwrap();
-    assert!(matches!(wipe_primary(&dev, &MARK, &bare), Err(TableWriteError::EntryOfOthers { number: 128 })));
+    assert!(matches!(wipe_primary(&dev, &OURS, &bare), Err(TableWriteError::EntryOfOthers { number: 128 })));
     let other = Table::new(Uuid::from_u128(0xbad), dev.geometry()).unwrap();
-    assert!(matches!(wipe_primary(&dev, &MARK, &other), Err(TableWriteError::EntryOfOthers { number: 128 })));
-    assert!(matches!(wipe_backup(&dev, &MARK, &bare), Err(TableWriteError::Occupied { .. })));
+    assert!(matches!(wipe_primary(&dev, &OURS, &other), Err(TableWriteError::EntryOfOthers { number: 128 })));
+    assert!(matches!(wipe_backup(&dev, &OURS, &bare), Err(TableWriteError::Occupied { .. })));
     assert_eq!(dev.ops(), []);
 
     let dev = MemoryDisk::new(SIZE, 512);
-    write_first(&dev, &MARK, &bare).unwrap();
-    assert!(matches!(wipe_primary(&dev, &MARK, &other), Err(TableWriteError::Occupied { .. })));
-    wipe_primary(&dev, &MARK, &bare).unwrap();
-    assert!(matches!(wipe_backup(&dev, &MARK, &other), Err(TableWriteError::Occupied { .. })));
-    wipe_backup(&dev, &MARK, &bare).unwrap();
+    write_first(&dev, &OURS, &bare).unwrap();
+    assert!(matches!(wipe_primary(&dev, &OURS, &other), Err(TableWriteError::Occupied { .. })));
+    wipe_primary(&dev, &OURS, &bare).unwrap();
+    assert!(matches!(wipe_backup(&dev, &OURS, &other), Err(TableWriteError::Occupied { .. })));
+    wipe_backup(&dev, &OURS, &bare).unwrap();
 }
 
 #[test]
@@ -295,19 +295,19 @@ fn a_grown_disk_keeps_its_table_until_the_table_is_grown_too() {
         let dev = small.resized(2 * SIZE);
         let copies = read_copies(&dev);
         assert_eq!(copies.backup_at, Lba::last_of(SIZE, sector));
-        assert_eq!(choose(&copies, &MARK).unwrap(), Choice { table: old.clone(), good: Part::Primary, stale: vec![] });
+        assert_eq!(choose(&copies, &OURS).unwrap(), Choice { table: old.clone(), good: Part::Primary, stale: vec![] });
         let edited = old.with(3, None).unwrap();
-        write_table(&dev, &MARK, &old, &edited).unwrap();
+        write_table(&dev, &OURS, &old, &edited).unwrap();
 
         let new = edited.grown(dev.geometry().size).unwrap();
         let both = new.with(2, Some(entry(VOLUME, 2, SIZE, SIZE + MIB))).unwrap();
-        assert!(matches!(write_table(&dev, &MARK, &edited, &both), Err(TableWriteError::Shape { .. })));
-        write_table(&dev, &MARK, &edited, &new).unwrap();
+        assert!(matches!(write_table(&dev, &OURS, &edited, &both), Err(TableWriteError::Shape { .. })));
+        write_table(&dev, &OURS, &edited, &new).unwrap();
         assert_eq!(chosen(&dev), Choice { table: new.clone(), good: Part::Primary, stale: vec![] });
         assert_eq!(new.usable().end, 2 * SIZE - (SIZE - old.usable().end));
         let behind = SIZE - old.usable().end;
         assert!(dev.bytes(old.usable().end, behind).iter().all(|byte| *byte == 0), "the old backup is left behind");
-        write_table(&dev, &MARK, &new, &both).unwrap();
+        write_table(&dev, &OURS, &new, &both).unwrap();
         assert!(matches!(new.grown(SIZE), Err(TableError::Shrunk { .. })));
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::runtime::events::{Event as NewEvent, EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -33,13 +33,15 @@ use crate::operator::{
     client::within,
     crd_owner::Whose,
     error::{HOW, OperatorError, error_message},
+    event::EventNote,
+    event_writer::EventWriter,
     metrics::Metrics,
     set::parsed::selected,
     store::Store,
     stores::Stores,
     watch::{Watched, decoded, keep},
+    write::{Write, patch_status},
 };
-use crate::volume::DRIVER_NAME;
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};
 use decide::{DaemonState, Daemons, TOLD};
@@ -52,6 +54,9 @@ const SETTLE: Duration = Duration::from_millis(250);
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// The name of this work in metrics and logs.
+const WORK: &str = "discovery";
+
 /// The discovery part of the leader's work.
 pub struct Discoveries {
     client: Client,
@@ -63,7 +68,7 @@ pub struct Discoveries {
     objects: Store<LocalVolumeDiscovery>,
     daemons: Store<DaemonSet>,
     pods: Store<Pod>,
-    recorder: Recorder,
+    events: EventWriter,
     metrics: Metrics,
 }
 
@@ -83,7 +88,6 @@ impl Discoveries {
         template: Option<DaemonTemplate>,
         identity: &str,
     ) -> Self {
-        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             namespace: namespace.to_owned(),
             template,
@@ -92,7 +96,7 @@ impl Discoveries {
             daemons: Store::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
             // Only what keeps a pod from running is of interest.
             pods: Store::new(|a, b| a.status == b.status),
-            recorder: Recorder::new(client.clone(), reporter),
+            events: EventWriter::new(client.clone(), identity),
             metrics,
             client,
         }
@@ -152,7 +156,10 @@ impl Discoveries {
         match self.is_ours().await {
             Ok(true) => {}
             Ok(false) => return true,
-            Err(error) => return self.note(Err::<(), _>(error)),
+            Err(error) => {
+                self.metrics.failed(WORK, &error);
+                return false;
+            }
         }
         let mut done = true;
         let mut in_charge: Option<&LocalVolumeDiscovery> = None;
@@ -175,8 +182,8 @@ impl Discoveries {
             };
             let status = decide::decide(object, &state);
             if object.status.as_ref() != Some(&status) {
-                done &= self.note(self.write(object, &status).await);
-                self.publish_phase(object, &status).await;
+                done &= self.metrics.note(WORK, self.write(object, &status).await).is_some();
+                self.write_event(object, &status).await;
             }
         }
         done
@@ -219,12 +226,12 @@ impl Discoveries {
             Some(live) if daemon::covers(&value, &json!(*live)) => live,
             _ => match self.apply(&template.name, &value).await {
                 Ok(live) => {
-                    self.note(Ok(()));
+                    self.metrics.note(WORK, Ok(()));
                     Arc::new(live)
                 }
                 Err(error) => {
                     let message = error_message(&error);
-                    self.note(Err::<(), _>(error));
+                    self.metrics.failed(WORK, &error);
                     let state = DaemonState::Refused { reason: "DaemonSetNotWritten", message };
                     return CarriedOut { state, is_complete: false };
                 }
@@ -274,8 +281,7 @@ impl Discoveries {
         let what = format!("deleting DaemonSet {}/{}", self.namespace, template.name);
         match within(&what, self.daemon_api().delete(&template.name, &params)).await {
             Err(error) if error.is_not_found() || error.is_conflict() => true,
-            Ok(_) => self.note(Ok(())),
-            Err(error) => self.note(Err::<(), _>(error)),
+            deleted => self.metrics.note(WORK, deleted).is_some(),
         }
     }
 
@@ -298,7 +304,7 @@ impl Discoveries {
         match within("listing events", events.list(&params)).await {
             Ok(events) => creating::newest(events.items),
             Err(error) => {
-                self.note(Err::<(), _>(error));
+                self.metrics.failed(WORK, &error);
                 None
             }
         }
@@ -308,45 +314,25 @@ impl Discoveries {
         &self,
         object: &LocalVolumeDiscovery,
         status: &LocalVolumeDiscoveryStatus,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<Write<LocalVolumeDiscovery>, OperatorError> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let api: Api<LocalVolumeDiscovery> = Api::namespaced(self.client.clone(), &namespace);
         let what = format!("writing the status of LocalVolumeDiscovery {namespace}/{name}");
-        let change = json!({ "status": status });
-        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+        patch_status(&api, &name, &what, json!({ "status": status })).await
     }
 
     /// An Event if the phase has changed.
-    async fn publish_phase(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
+    async fn write_event(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
         let before = object.status.as_ref().map(|status| status.phase);
         let (type_, reason) = match (before, status.phase) {
             (before, phase) if before == Some(phase) => return,
             (_, DiscoveryPhase::DiscoveryFailed) => (EventType::Warning, "DiscoveryFailed"),
             (_, DiscoveryPhase::Discovering) => (EventType::Normal, "Discovering"),
         };
-        let note = status.conditions.first().map(|condition| condition.message.clone());
-        let event = NewEvent { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
-        let published = within("writing an Event", self.recorder.publish(&event, &object.object_ref(&()))).await;
-        if published.is_err() {
-            self.note(published);
-        }
-    }
-
-    /// Counts a write, and logs what went wrong.
-    fn note<T>(&self, result: Result<T, OperatorError>) -> bool {
-        match result {
-            Ok(_) => {
-                self.metrics.writes.with_label_values(&["discovery"]).inc();
-                true
-            }
-            Err(error) => {
-                self.metrics.errors.with_label_values(&["discovery"]).inc();
-                tracing::warn!(controller = "discovery", "{}; trying again", error_message(&error));
-                false
-            }
+        let message = status.conditions.first().map(|condition| condition.message.clone());
+        let note = EventNote { type_, reason: reason.to_owned(), note: message.unwrap_or_default() };
+        if let Err(error) = self.events.write(&object.object_ref(&()), "Discover", &note).await {
+            self.metrics.failed(WORK, &error);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
 use crate::operator::volume::handle;
 use crate::operator::volume::latest_volume::LatestVolume;
-use crate::operator::volume::objects::Write;
+use crate::operator::write::Write;
 use crate::volume::{Error, VolumeId};
 
 impl ClusterVolumes {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, answer, unknown};
 use crate::operator::volume::expand::{ExpandFacts, ExpandStep, step};
 use crate::operator::volume::latest_volume::LatestVolume;
-use crate::operator::volume::objects::Write;
+use crate::operator::write::Write;
 use crate::volume::{Error, Volume, VolumeId};
 
 impl ClusterVolumes {

@@ -8,7 +8,7 @@ use crate::api::crd::{Phase, PoolVolume};
 use crate::operator::pool_volume;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest_volume::LatestVolume;
-use crate::operator::volume::objects::Write;
+use crate::operator::write::Write;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 
 impl ClusterVolumes {

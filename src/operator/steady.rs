@@ -1,8 +1,11 @@
-//! A state counts when it has lasted for a while: what comes and goes is not marked, unmarked and marked again.
+//! A state counts when it has lasted for a while: what comes and goes is not written, removed and written again.
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
+
+/// How long a node, or its agent, is in another state before that counts: a restart makes no noise.
+pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The states of several things, and since when each lasts.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! What the controller says of a volume whose node is gone or silent: it is marked once, and given up if the
-//! administrator wants that for deleted nodes. Pure but for the clock of conditions.
+//! The conditions of a volume whose node is gone or silent, which the controller writes once. The volume of a deleted node
+//! is given up if the administrator wants that. Pure but for the clock of conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
@@ -8,7 +8,7 @@ use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
 use crate::operator::pool_volume::{AGENT_SILENT, HEALTHY, NODE_GONE, never_accepted};
-use crate::operator::volume::marked_health::{found, healths, is_mark};
+use crate::operator::volume::volume_health::{found, healths, is_of_node};
 
 /// What happens to the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,53 +29,53 @@ pub enum NodeLife<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum MarkAction {
-    Write(Marked),
+pub enum NodeAction {
+    Write(NodeConditions),
     Release,
 }
 
-/// What a marked volume's status says.
+/// What the status says because of the node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Marked {
+pub struct NodeConditions {
     pub conditions: Vec<Condition>,
     pub health: Vec<HealthEntry>,
     /// That a node is silent is an Event of its DevicePool, and none of each volume.
     pub event: Option<EventNote>,
 }
 
-pub fn decide(volume: &PoolVolume, node: NodeLife<'_>, gone: DeletedNodePolicy) -> Option<MarkAction> {
+pub fn decide(volume: &PoolVolume, node: NodeLife<'_>, gone: DeletedNodePolicy) -> Option<NodeAction> {
     let unwritten = PoolVolumeStatus::default();
     let status = volume.status.as_ref().unwrap_or(&unwritten);
-    let mark = match (node, gone) {
-        (NodeLife::Deleted, DeletedNodePolicy::Release) => return Some(MarkAction::Release),
+    let next = match (node, gone) {
+        (NodeLife::Deleted, DeletedNodePolicy::Release) => return Some(NodeAction::Release),
         // None of its data is on a disk.
         (NodeLife::Deleted | NodeLife::Silent(_), _) if never_accepted(volume) => return None,
         (NodeLife::Deleted, DeletedNodePolicy::Keep) => Some(node_gone(volume, &status.conditions)),
         (NodeLife::Silent(ready), _) => Some(agent_silent(volume, ready)),
         (NodeLife::Answers, _) => None,
     };
-    let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_mark(condition)).collect();
-    if present.iter().map(|mark| word(mark)).eq(mark.iter().map(word)) {
+    let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_of_node(condition)).collect();
+    if present.iter().map(|condition| words(condition)).eq(next.iter().map(words)) {
         return None;
     }
-    let event = event(volume, present.iter().any(|mark| mark.type_ == NODE_GONE), mark.as_ref());
-    let is_of_others = |condition: &&Condition| !is_mark(condition) && condition.type_ != HEALTHY;
-    let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(mark).collect();
+    let event = event(volume, present.iter().any(|condition| condition.type_ == NODE_GONE), next.as_ref());
+    let is_of_others = |condition: &&Condition| !is_of_node(condition) && condition.type_ != HEALTHY;
+    let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
     let (health, healthy) = healths(status, &found(status), &conditions);
     conditions.insert(0, healthy);
-    Some(MarkAction::Write(Marked { conditions, health, event }))
+    Some(NodeAction::Write(NodeConditions { conditions, health, event }))
 }
 
-/// What a mark says; if this is the same, it is not written again.
-fn word(mark: &Condition) -> (&str, &str, &str) {
-    (&mark.type_, &mark.status, &mark.reason)
+/// If these are the same, a condition is not written again.
+fn words(condition: &Condition) -> (&str, &str, &str) {
+    (&condition.type_, &condition.status, &condition.reason)
 }
 
 fn node_gone(volume: &PoolVolume, before: &[Condition]) -> Condition {
     let node = &volume.spec.node;
     let message = format!(
         "node {node} does not exist any more; its disk may still hold the data. Bring the node back, or give the volume \
-         up with `localpool volume abandon` in the controller's pod"
+         up: order Abandon in spec.order, or run `localpool volume abandon` in the controller's pod"
     );
     condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation)
 }
@@ -90,9 +90,9 @@ fn agent_silent(volume: &PoolVolume, ready: &Condition) -> Condition {
     }
 }
 
-fn event(volume: &PoolVolume, was_gone: bool, mark: Option<&Condition>) -> Option<EventNote> {
+fn event(volume: &PoolVolume, was_gone: bool, next: Option<&Condition>) -> Option<EventNote> {
     let node = &volume.spec.node;
-    let (type_, reason, note) = match (was_gone, mark.is_some_and(|mark| mark.type_ == NODE_GONE)) {
+    let (type_, reason, note) = match (was_gone, next.is_some_and(|next| next.type_ == NODE_GONE)) {
         (false, true) => {
             (EventType::Warning, "NodeDeleted", format!("node {node}, whose disk holds the volume, was deleted"))
         }
@@ -119,11 +119,11 @@ mod tests {
 
     /// Writes what is decided, and returns the reason of the Event.
     fn carry_out(volume: &mut PoolVolume, node: NodeLife<'_>) -> Option<Option<String>> {
-        let MarkAction::Write(marked) = decide(volume, node, KEEP)? else { panic!("it is kept") };
+        let NodeAction::Write(written) = decide(volume, node, KEEP)? else { panic!("it is kept") };
         let status = volume.status.as_mut().expect("set");
-        (status.conditions, status.health) = (marked.conditions, marked.health);
+        (status.conditions, status.health) = (written.conditions, written.health);
         assert_eq!(decide(volume, node, KEEP), None, "once");
-        Some(marked.event.map(|event| event.reason))
+        Some(written.event.map(|event| event.reason))
     }
 
     fn healthy(volume: &PoolVolume) -> (String, Vec<String>) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_a_deleted_node_is_marked_once_with_an_event_and_the_mark_goes_when_the_node_is_back() {
+    fn a_volume_of_a_deleted_node_has_a_condition_and_an_event_once_and_no_condition_when_the_node_is_back() {
         let other = status_condition("Other", "True", "Fine", "");
         let mut volume = with(&in_phase(Phase::Ready), vec![other.clone()]);
         assert_eq!(carry_out(&mut volume, NodeLife::Answers), None);
@@ -204,8 +204,8 @@ mod tests {
         const RELEASE: DeletedNodePolicy = DeletedNodePolicy::Release;
         for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
             let volume = in_phase(phase);
-            assert!(matches!(decide(&volume, NodeLife::Deleted, KEEP), Some(MarkAction::Write(_))), "{phase:?}");
-            assert_eq!(decide(&volume, NodeLife::Deleted, RELEASE), Some(MarkAction::Release), "{phase:?}");
+            assert!(matches!(decide(&volume, NodeLife::Deleted, KEEP), Some(NodeAction::Write(_))), "{phase:?}");
+            assert_eq!(decide(&volume, NodeLife::Deleted, RELEASE), Some(NodeAction::Release), "{phase:?}");
             assert_eq!(decide(&volume, NodeLife::Answers, RELEASE), None, "{phase:?}");
         }
         assert_eq!(decide(&in_phase(Phase::Pending), NodeLife::Deleted, KEEP), None, "a CreateVolume withdraws it");

@@ -1,4 +1,4 @@
-//! What the agent does with one disk at a time: the key by which it waits for what hangs.
+//! On which disk somebody works: the key by which the agent waits for what hangs.
 
 use std::fmt;
 
@@ -20,8 +20,8 @@ impl From<&DiskId> for ErrandKey {
 impl fmt::Display for ErrandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disk(disk) => disk.fmt(f),
-            Self::Volume(volume) => volume.fmt(f),
+            Self::Disk(disk) => write!(f, "disk {disk}"),
+            Self::Volume(volume) => write!(f, "a disk of volume {volume}"),
         }
     }
 }

@@ -1,0 +1,92 @@
+//! A running agent: the threads of agent and checkups, and what the roles that have one need of them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use super::parts::Parts;
+use super::sets;
+use crate::agent::{AgentHandle, Checkup, CheckupHandle, PassReport, Reconciler};
+use crate::csi::{AgentService, Looks, Readiness, proto::agent::agent_server::AgentServer};
+use crate::health::Board;
+use crate::host::{AgentLock, DeviceEvents, Host, MountEvents, Roots, StateDir};
+use crate::pool::Pool;
+
+/// Waits until this process is the one that may touch disks. `None`: stopped meanwhile.
+pub async fn become_agent(path: PathBuf, stop: &CancellationToken) -> Result<Option<(StateDir, AgentLock)>> {
+    let locked = tokio::task::spawn_blocking(move || -> Result<_> {
+        let state = StateDir::open(&path)?;
+        if let Some(lock) = state.try_lock()? {
+            return Ok((state, lock));
+        }
+        tracing::info!(state = %path.display(), "another process is the agent of this state directory; waiting, touching nothing");
+        let lock = state.lock()?;
+        Ok((state, lock))
+    });
+    tokio::select! {
+        locked = locked => locked?.context("taking the agent's lock").map(Some),
+        () = stop.cancelled() => Ok(None),
+    }
+}
+
+pub struct RunningAgent {
+    pub handle: AgentHandle,
+    pub checkups: CheckupHandle,
+    pub board: Board,
+    /// Changes after each checkup that found something new.
+    pub health_changed: watch::Receiver<u64>,
+    /// With its threads.
+    pub parts: Parts,
+    pool: Arc<Pool>,
+    looks: Looks,
+}
+
+impl RunningAgent {
+    /// `readiness` becomes ready with the first pass.
+    pub fn start(
+        agent: Reconciler,
+        (host, pool): (&Arc<dyn Host>, &Arc<Pool>),
+        board: Board,
+        readiness: Readiness,
+        stop: &CancellationToken,
+        mut on_pass: impl FnMut(&PassReport) + Send + 'static,
+    ) -> Result<Self> {
+        let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
+        let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
+        let checkup = Checkup::new(Arc::clone(host), Arc::clone(pool), board.clone(), agent.reports());
+        let (notify, health_changed) = watch::channel(0);
+        let (checkups, checkup_thread) =
+            CheckupHandle::start(checkup, Some(mounts), move || notify.send_modify(|count| *count += 1));
+        let after_pass = checkups.clone();
+        let (look, looked) = watch::channel(0);
+        let (handle, thread) = AgentHandle::start(agent, Arc::clone(pool), Some(events), move |pass| {
+            on_pass(pass);
+            look.send_modify(|count| *count += 1);
+            readiness.set_ready();
+            after_pass.due();
+        });
+        let mut parts = Parts::default();
+        parts.add_thread("the agent's thread", thread);
+        parts.add_thread("the checkup's thread", checkup_thread);
+        let looks = Looks { looked, stop: stop.clone() };
+        Ok(Self { handle, checkups, board, health_changed, parts, pool: Arc::clone(pool), looks })
+    }
+
+    /// What people ask of the agent.
+    pub fn service(&self) -> Routes {
+        let (pool, looks) = (Arc::clone(&self.pool), self.looks.clone());
+        let service = AgentService::new(self.handle.clone(), pool, looks, sets::read_for_service);
+        Routes::new(AgentServer::new(service.with_health(self.board.clone())))
+    }
+
+    /// Asks all parts to end, and waits for them.
+    pub async fn stop(self) {
+        self.checkups.stop();
+        self.handle.stop();
+        self.parts.ended().await;
+    }
+}
