@@ -103,8 +103,8 @@ macro_rules! reasons {
 reasons! {
     DiskMissing: Disk, Pool, Inaccessible, AT_ONCE,
         "The node does not have the disk now.",
-        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead, give it up: \
-         docs/troubleshooting.md, \"A disk is missing, and stays so\".";
+        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead: `localpool disk release`, or \
+         the order GiveUp, as docs/troubleshooting.md, \"A disk is missing, and stays so\", says.";
     DiskNotReady: Disk, Pool, Inaccessible, AT_ONCE,
         "The disk is there and cannot be used. The message says why.",
         "Look the message up in docs/troubleshooting.md, \"A set takes no disks\". A disk that could not be read, or \

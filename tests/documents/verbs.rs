@@ -13,6 +13,8 @@ use crate::{read, root, row, shown};
 
 /// For whatever a person has to fill in: an id, a disk, a folder.
 const ANYTHING: &str = "00000000-0000-4000-8000-000000000000";
+/// For NAMESPACE/NAME.
+const A_CLAIM: &str = "default/data";
 
 /// Files below a folder with one of these endings.
 fn below(folder: &str, endings: &[&str]) -> Vec<String> {
@@ -55,7 +57,11 @@ fn readings(command: &str) -> Vec<Vec<String>> {
             break;
         }
         let is_name = word.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '$'));
-        let values: Vec<&str> = if is_name { vec![ANYTHING] } else { word.split('|').collect() };
+        let values: Vec<&str> = match is_name {
+            true if word.contains('/') => vec![A_CLAIM],
+            true => vec![ANYTHING],
+            false => word.split('|').collect(),
+        };
         readings = readings
             .into_iter()
             .flat_map(|reading: Vec<String>| {
