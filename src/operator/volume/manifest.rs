@@ -108,34 +108,58 @@ fn documents(
     let ClaimName { namespace, name } = claim.ok_or_else(|| ManifestError::NoClaim(id.clone()))?;
     let class = storage_class.or_else(|| spec.parameters.get("class").cloned());
     let class = class.ok_or_else(|| ManifestError::NoClass(id.clone()))?;
-    let storage = BTreeMap::from([("storage".to_owned(), Quantity(size.to_string()))]);
-    let mode = match spec.volume_mode {
+    let wanted = Wanted { namespace, name, class, access_mode, size };
+    Ok((persistent_volume(object, &wanted), claim_of(object, &wanted)))
+}
+
+/// What both objects say.
+struct Wanted {
+    namespace: String,
+    name: String,
+    class: String,
+    access_mode: String,
+    size: u64,
+}
+
+impl Wanted {
+    fn storage(&self) -> BTreeMap<String, Quantity> {
+        BTreeMap::from([("storage".to_owned(), Quantity(self.size.to_string()))])
+    }
+}
+
+fn mode(object: &PoolVolume) -> Option<String> {
+    let mode = match object.spec.volume_mode {
         VolumeMode::Block => "Block",
         VolumeMode::Filesystem => "Filesystem",
     };
+    Some(mode.to_owned())
+}
+
+fn persistent_volume(object: &PoolVolume, wanted: &Wanted) -> PersistentVolume {
+    let spec = &object.spec;
     let term = NodeSelectorRequirement {
         key: TOPOLOGY_KEY.to_owned(),
         operator: "In".to_owned(),
         values: Some(vec![spec.node.to_string()]),
     };
     let term = NodeSelectorTerm { match_expressions: Some(vec![term]), ..NodeSelectorTerm::default() };
-    let persistent = PersistentVolume {
+    PersistentVolume {
         metadata: ObjectMeta {
             name: Some(spec.volume_name.clone()),
             annotations: Some(BTreeMap::from([(PROVISIONED_BY.to_owned(), DRIVER_NAME.to_owned())])),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeSpec {
-            access_modes: Some(vec![access_mode.clone()]),
-            capacity: Some(storage.clone()),
+            access_modes: Some(vec![wanted.access_mode.clone()]),
+            capacity: Some(wanted.storage()),
             claim_ref: Some(ObjectReference {
-                namespace: Some(namespace.clone()),
-                name: Some(name.clone()),
+                namespace: Some(wanted.namespace.clone()),
+                name: Some(wanted.name.clone()),
                 ..ObjectReference::default()
             }),
             csi: Some(CSIPersistentVolumeSource {
                 driver: DRIVER_NAME.to_owned(),
-                volume_handle: id,
+                volume_handle: object.name_any(),
                 fs_type: filesystem(object).filter(|_| spec.volume_mode == VolumeMode::Filesystem).map(str::to_owned),
                 ..CSIPersistentVolumeSource::default()
             }),
@@ -144,28 +168,29 @@ fn documents(
             }),
             // What was kept stays until somebody says otherwise.
             persistent_volume_reclaim_policy: Some("Retain".to_owned()),
-            storage_class_name: Some(class.clone()),
-            volume_mode: Some(mode.to_owned()),
+            storage_class_name: Some(wanted.class.clone()),
+            volume_mode: mode(object),
             ..PersistentVolumeSpec::default()
         }),
         status: None,
-    };
-    let claim = PersistentVolumeClaim {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
+    }
+}
+
+fn claim_of(object: &PoolVolume, wanted: &Wanted) -> PersistentVolumeClaim {
+    let (namespace, name) = (Some(wanted.namespace.clone()), Some(wanted.name.clone()));
+    let requests = Some(wanted.storage());
+    PersistentVolumeClaim {
+        metadata: ObjectMeta { name, namespace, ..ObjectMeta::default() },
         spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec![access_mode]),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(storage),
-                ..VolumeResourceRequirements::default()
-            }),
-            storage_class_name: Some(class),
-            volume_mode: Some(mode.to_owned()),
-            volume_name: Some(spec.volume_name.clone()),
+            access_modes: Some(vec![wanted.access_mode.clone()]),
+            resources: Some(VolumeResourceRequirements { requests, ..VolumeResourceRequirements::default() }),
+            storage_class_name: Some(wanted.class.clone()),
+            volume_mode: mode(object),
+            volume_name: Some(object.spec.volume_name.clone()),
             ..PersistentVolumeClaimSpec::default()
         }),
         status: None,
-    };
-    Ok((persistent, claim))
+    }
 }
 
 #[cfg(test)]
