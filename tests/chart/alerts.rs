@@ -8,10 +8,9 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::helm::{self, name, of_kind};
+use super::metrics::{Asked, asked, documented, source_of};
 use super::{chart, repository};
 
-/// Words of the query language that the alerts use.
-const PROMQL: [&str; 8] = ["absent", "and", "increase", "max", "max_over_time", "or", "time", "unless"];
 /// The parts of a runbook.
 const PARTS: [&str; 4] = ["Meaning", "Look at", "Do", "Undo"];
 
@@ -83,46 +82,6 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// The source file that serves a metric, if one does. The first half of some names is in a `format!`.
-fn source_of(metric: &str) -> Option<String> {
-    let places = [
-        ("localpool_set_", "role/set_metrics.rs"),
-        ("localpool_controller_", "operator/metrics.rs"),
-        ("", "role/set_metrics.rs"),
-        ("", "role/metrics.rs"),
-    ];
-    let read = |path: &str| std::fs::read_to_string(repository().join("src").join(path)).unwrap();
-    let mut texts = places.iter().filter_map(|(start, path)| Some((metric.strip_prefix(start)?, read(path))));
-    texts.find(|(name, text)| text.contains(&format!("\"{name}\""))).map(|(_, text)| text)
-}
-
-/// The metrics and labels in an expression.
-struct Asked {
-    metrics: Vec<String>,
-    /// Labels in its matchers, with the value.
-    picked: Vec<(String, String)>,
-    /// Labels that it groups by; none if it does not group.
-    grouped: Vec<String>,
-    is_aggregate: bool,
-}
-
-fn asked(expression: &str) -> Asked {
-    let all = |pattern: &str, text: &str| -> Vec<Vec<String>> {
-        let captures = |it: regex::Captures<'_>| it.iter().flatten().map(|part| part.as_str().to_owned()).collect();
-        Regex::new(pattern).unwrap().captures_iter(text).map(captures).collect()
-    };
-    let picked = all(r#"(\w+)=~?"([^"]*)""#, expression);
-    let picked = picked.iter().flat_map(|it| it[2].split('|').map(|value| (it[1].clone(), value.to_owned()))).collect();
-    let groups = all(r"\b(?:by|on) \(([^)]*)\)", expression);
-    let grouped = groups.iter().flat_map(|it| it[1].split(", ")).map(str::to_owned).collect();
-    // Matchers, ranges and groupings contain no metrics.
-    let rest = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on) \([^)]*\)").unwrap().replace_all(expression, " ");
-    let words: Vec<String> = all(r"\b[a-z_]\w*", &rest).into_iter().map(|it| it[0].clone()).collect();
-    let is_aggregate = words.iter().any(|word| word == "max");
-    let metrics = words.into_iter().filter(|word| !PROMQL.contains(&word.as_str())).collect();
-    Asked { metrics, picked, grouped, is_aggregate }
-}
-
 /// The alerts that pick this reason of a metric, by name.
 fn alerts_of(alerts: &Value, metric: &str, reason: &str) -> Vec<String> {
     let picks = |rule: &&Value| -> bool {
@@ -167,8 +126,10 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
         let expression = rule["expr"].as_str().unwrap();
         let Asked { metrics, picked, grouped, is_aggregate } = asked(expression);
         assert!(metrics.iter().any(|metric| metric != "up"), "{expression}");
-        let of_ours = metrics.iter().filter(|metric| *metric != "up");
-        let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
+        let of_ours: Vec<&String> = metrics.iter().filter(|metric| *metric != "up").collect();
+        assert!(of_ours.iter().all(|metric| documented().contains(*metric)), "{of_ours:?} are not all documented");
+        let sources =
+            of_ours.iter().map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
         let mut sources: Vec<String> = sources.collect();
         if picked.iter().any(|(label, _)| label == "reason") {
             sources.extend(REASONS.iter().map(|row| format!("\"{}\"", row.word)));

@@ -13,6 +13,7 @@ mod definitions;
 mod examples;
 mod flags;
 mod helm;
+mod metrics;
 mod pods;
 mod roles;
 mod tried;
