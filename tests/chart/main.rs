@@ -9,6 +9,7 @@
 mod admission;
 mod alerts;
 mod apiserver;
+mod dashboard;
 mod definitions;
 mod examples;
 mod flags;
