@@ -1,13 +1,14 @@
 //! The agent's metrics of each disk of the pool, and of each class that they are offered to: as many as there are disks
 //! and classes, however many volumes there are.
 //!
-//! Takes in the pool and its health, which it reads at a scrape.
+//! Takes in the pool, its health and the counters of the kernel, which it reads at a scrape.
 
-use prometheus::{IntGaugeVec, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::registry::gauges;
-use crate::device::signed;
+use crate::device::{DiskId, signed};
 use crate::health::Board;
+use crate::host::{Host, IoErrors, RawDisk};
 use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
 
 /// The states of a disk, as labels.
@@ -18,13 +19,19 @@ pub struct DiskMetrics {
     bytes: IntGaugeVec,
     state: IntGaugeVec,
     unhealthy: IntGaugeVec,
+    errors: IntCounterVec,
     classes: IntGaugeVec,
 }
 
 impl DiskMetrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauges = |name: &str, help: &str, labels: &[&str]| gauges(registry, name, help, labels);
+        let errors =
+            "Commands to a disk that failed or timed out since the kernel found it, if its driver counts them.";
+        let errors = IntCounterVec::new(Opts::new("localpool_disk_errors_total", errors), &["disk", "kind"])?;
+        registry.register(Box::new(errors.clone()))?;
         Ok(Self {
+            errors,
             bytes: gauges("localpool_disk_bytes", "Bytes of a disk: size, free, erasing.", &["disk", "kind"])?,
             state: gauges("localpool_disk_state", "1 for the state that a disk has, else 0.", &["disk", "state"])?,
             unhealthy: gauges(
@@ -56,6 +63,17 @@ impl DiskMetrics {
             }
             for finding in health.of_disk(disk).findings() {
                 self.unhealthy.with_label_values(&[id, finding.reason.word()]).set(1);
+            }
+        }
+    }
+
+    /// The kernel counts from zero again when it finds a disk again, and so does the counter.
+    pub fn read_errors(&self, disks: &[(DiskId, RawDisk)], host: &dyn Host) {
+        self.errors.reset();
+        for (disk, raw) in disks {
+            let Some(IoErrors { errors, timeouts }) = host.io_errors(raw) else { continue };
+            for (kind, count) in [("failed", errors), ("timed_out", timeouts)] {
+                self.errors.with_label_values(&[disk.as_str(), kind]).inc_by(count);
             }
         }
     }

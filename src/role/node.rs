@@ -80,7 +80,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
     let web = tokio::spawn(web);
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
-    metrics.watch(&role.pool);
+    metrics.watch(&role.pool, &role.host);
 
     let (pass_sender, passes) = watch::channel(None);
     metrics.sets.watch(passes.clone());

@@ -2,8 +2,9 @@
 //! if its values ask for it.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::helm::{self, name, of_kind};
 use super::metrics::{asked, documented, source_of};
@@ -62,6 +63,23 @@ fn every_panel_asks_for_metrics_that_are_documented_and_names_labels_that_they_h
     }
 }
 
+/// As a file of rules, because promtool checks no single expressions.
+#[test]
+fn prometheus_understands_every_panel() {
+    let Some(promtool) = helm::built("promtool") else { return };
+    let dashboard = dashboard();
+    let expressions = panels(&dashboard).into_iter().flat_map(|(_, expressions)| expressions);
+    let plain = expressions.map(|expression| expression.replace("$__rate_interval", "5m"));
+    let rules: Vec<Value> = plain
+        .enumerate()
+        .map(|(index, expression)| json!({"record": format!("panel:{index}"), "expr": expression}))
+        .collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, json!({"groups": [{"name": "panels", "rules": rules}]}).to_string()).unwrap();
+    let done = Command::new(promtool).args(["check", "rules"]).arg(file.path()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 #[test]
 fn a_person_chooses_prometheus_the_nodes_and_the_classes() {
     let dashboard = dashboard();
@@ -77,7 +95,7 @@ fn a_person_chooses_prometheus_the_nodes_and_the_classes() {
     }
     let mut found = Vec::new();
     datasources(&dashboard, &mut found);
-    assert!(found.iter().all(|source| **source == serde_json::json!({"type": "prometheus", "uid": "${datasource}"})));
+    assert!(found.iter().all(|source| **source == json!({"type": "prometheus", "uid": "${datasource}"})));
     for (panel, expressions) in panels(&dashboard) {
         for expression in expressions {
             let chosen = expression.split('$').skip(1);

@@ -103,13 +103,15 @@ const NAMED_METRICS: [&str; 2] = [
     include_str!("../../../charts/localpool/files/alerts.yaml"),
     include_str!("../../../charts/localpool/files/dashboard.json"),
 ];
-/// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began.
-const NONE_WHILE_WELL: [&str; 7] = [
+/// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began, or
+/// on loop devices.
+const NONE_WHILE_WELL: [&str; 8] = [
     "localpool_controller_abnormal_volumes",
     "localpool_controller_marked_persistent_volumes",
     "localpool_controller_reconcile_errors_total",
     "localpool_controller_reconciles_total",
     "localpool_controller_set_deletion_timestamp_seconds",
+    "localpool_disk_errors_total",
     "localpool_disk_unhealthy",
     "localpool_pool_unhealthy_disks",
 ];

@@ -97,14 +97,14 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let (host, [sick, _well], fake) = two_disks(&Layout::Carved {});
     fake.pool.create(&request("gone", MOUNT, 16 * MIB)).expect("room");
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let volumes = NodeVolumes::new(machine, Arc::clone(&fake.pool), VolumeLocks::default());
+    let volumes = NodeVolumes::new(Arc::clone(&machine), Arc::clone(&fake.pool), VolumeLocks::default());
     // As the role does it, with the same number of workers.
     let runtime = runtime().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("csi.sock");
     let address = free_address();
     let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
-    metrics.watch(&fake.pool);
+    metrics.watch(&fake.pool, &machine);
     let calls = Calls::new(&registry, "node").expect("fresh names");
     let mut csi = runtime.block_on(async {
         for name in ["small", "large"] {
