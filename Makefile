@@ -19,7 +19,7 @@ help:
 	@echo 'make test       every tier: unit, property and crash; loop devices (root); API server; csi-sanity (root)'
 	@echo 'make test-unit  make test-loop  make test-apiserver  make sanity    one tier'
 	@echo 'make lint       formatting, clippy, licences, vet'
-	@echo 'make chart-lint the Helm chart, with Helm 3 and 4'
+	@echo 'make chart-lint the Helm chart, with Helm 3 and 4, and its alerts, with promtool'
 	@echo 'make image      the container image, $(TARGET)/image/localpool.tar (root)'
 	@echo 'make bench      measurements beside sgdisk, lsblk, the bare device and prepared volumes (root)'
 	@echo 'make bench-check  a few rounds of the same: fails only where a benchmark breaks, and writes no figure (root)'

@@ -158,13 +158,22 @@ impl Pool {
         if selector.class.is_some() || selector.set.is_some() {
             return Ok(());
         }
-        let mut classes: Vec<String> = self.rules(selector).iter().map(|rule| rule.class.clone()).collect();
-        classes.sort();
-        classes.dedup();
+        let classes = self.classes();
         match classes.len() {
             0 | 1 => Ok(()),
-            _ => Err(PoolError::WhichClass(classes.join(", "))),
+            _ => Err(PoolError::WhichClass(classes.into_keys().collect::<Vec<_>>().join(", "))),
         }
+    }
+
+    /// The classes that sets offer the disks here to, and how large these disks are together.
+    pub fn classes(&self) -> BTreeMap<String, u64> {
+        let mut classes = BTreeMap::new();
+        for member in self.members() {
+            if let Some(rule) = member.rule() {
+                *classes.entry(rule.class.clone()).or_default() += member.disk_view().map_or(0, |view| view.size);
+            }
+        }
+        classes
     }
 
     /// A volume of that name is there: it must be what is asked for, and mapped.

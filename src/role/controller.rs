@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use prometheus::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::parts::Parts;
+use super::registry::registry;
 use super::sidecar::{self, Sidecar};
 use super::{LogFormat, http, log_to_stderr};
 use crate::csi::{
@@ -63,7 +63,7 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
     let mut parts = Parts::default();
     parts.add_all("a watch", watches);
 
-    let registry = Registry::new();
+    let registry = registry(&[])?;
     let metrics = Metrics::new(&registry)?;
     let calls = Calls::new(&registry, "controller")?;
     let readiness = Readiness::default();

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -41,10 +41,13 @@ pub async fn serve(
         let ready = readiness.is_ready();
         async move { if ready { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n") } }
     };
+    // A scrape at the same time would read what another one has just reset.
+    let alone = Arc::new(Mutex::new(()));
     let metrics = move || {
-        let (registry, refresh) = (registry.clone(), Arc::clone(&refresh));
+        let (registry, refresh, alone) = (registry.clone(), Arc::clone(&refresh), Arc::clone(&alone));
         async move {
             let text = tokio::task::spawn_blocking(move || {
+                let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
                 refresh();
                 TextEncoder::new().encode_to_string(&registry.gather())
             });

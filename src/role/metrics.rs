@@ -5,12 +5,18 @@ use std::sync::{Arc, OnceLock};
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+use super::disk_metrics::{DiskMetrics, STATES, state};
 use super::http::Refresh;
+use super::registry::{gauges, registry};
 use super::set_metrics::SetMetrics;
-use crate::device::signed;
+use crate::device::{NodeName, signed};
 use crate::health::Board;
+use crate::host::Host;
 use crate::operator::node::Writes;
-use crate::pool::{Cordon, DiskView, Pool, Standing};
+use crate::pool::{Cordon, DiskView, Pool};
+
+/// The pool, and the machine that it is on.
+type PoolSource = (Arc<Pool>, Arc<dyn Host>);
 
 /// The gauges, and where their values come from.
 #[derive(Clone)]
@@ -23,20 +29,18 @@ pub struct NodeMetrics {
     cordoned: IntGaugeVec,
     is_journal_damaged: IntGauge,
     api_writes: IntCounterVec,
+    each: DiskMetrics,
     pub sets: SetMetrics,
-    pool: Arc<OnceLock<Arc<Pool>>>,
+    source: Arc<OnceLock<PoolSource>>,
     health: Board,
     writes: Arc<Writes>,
 }
 
 impl NodeMetrics {
-    pub fn new() -> Result<(Self, Registry), prometheus::Error> {
-        let registry = Registry::new();
-        let gauges = |name: &str, help: &str, label: &str| -> Result<IntGaugeVec, prometheus::Error> {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), &[label])?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok(gauges)
-        };
+    /// Every metric has the label `node`.
+    pub fn new(node: &NodeName) -> Result<(Self, Registry), prometheus::Error> {
+        let registry = registry(&[("node", node.as_str())])?;
+        let gauges = |name: &str, help: &str, label: &str| gauges(&registry, name, help, &[label]);
         let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
             let gauge = IntGauge::new(name, help)?;
             registry.register(Box::new(gauge.clone()))?;
@@ -65,17 +69,18 @@ impl NodeMetrics {
             )?,
             is_journal_damaged: gauge("localpool_pool_journal_damaged", "1 if the node's journal cannot be used.")?,
             api_writes,
+            each: DiskMetrics::new(&registry)?,
             sets: SetMetrics::new(&registry)?,
-            pool: Arc::default(),
+            source: Arc::default(),
             health: Board::default(),
             writes: Arc::default(),
         };
         Ok((metrics, registry))
     }
 
-    /// Reads this pool from now on.
-    pub fn watch(&self, pool: &Arc<Pool>) {
-        let _ = self.pool.set(Arc::clone(pool));
+    /// Reads this pool from now on, and what the kernel of its machine counts.
+    pub fn watch(&self, pool: &Arc<Pool>, host: &Arc<dyn Host>) {
+        let _ = self.source.set((Arc::clone(pool), Arc::clone(host)));
     }
 
     /// The board that the health of the pool is written on.
@@ -97,16 +102,19 @@ impl NodeMetrics {
             let counter = self.api_writes.with_label_values(&[object]);
             counter.inc_by(writes.load(Ordering::Relaxed).saturating_sub(counter.get()));
         }
-        let Some(pool) = self.pool.get() else { return };
+        let Some((pool, host)) = self.source.get() else { return };
         let disks = pool.disk_views();
-        let in_state = |state: fn(&Standing) -> bool| signed(disks.iter().filter(|disk| state(&disk.standing)).count());
-        self.disks.with_label_values(&["ready"]).set(in_state(|s| *s == Standing::Ready));
-        self.disks.with_label_values(&["missing"]).set(in_state(|s| *s == Standing::Missing));
-        self.disks.with_label_values(&["not_ready"]).set(in_state(|s| matches!(s, Standing::NotReady(_))));
+        for name in STATES {
+            let count = disks.iter().filter(|disk| state(&disk.standing) == name).count();
+            self.disks.with_label_values(&[name]).set(signed(count));
+        }
         let sum = |of: fn(&DiskView) -> u64| signed(disks.iter().map(of).sum::<u64>());
         self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
+        self.each.read_disks(&disks, &self.health);
+        self.each.read_errors(&pool.usable_disks(), &**host);
+        self.each.read_classes(pool);
         self.sets.read(&disks);
         self.read_health(&disks);
         self.read_cordons(&disks);
@@ -143,12 +151,12 @@ mod tests {
     use crate::claim::sample;
     use crate::device::Owner;
     use crate::health::{Finding, HealthReason, Look};
-    use crate::host::{Geometry, fake::FakeHost};
+    use crate::host::{Geometry, IoErrors, fake::FakeHost};
     use crate::pool::{CordonChoice, Workers};
 
     #[test]
     fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
-        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+        let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
         metrics.writes().volume.fetch_add(3, Ordering::Relaxed);
         for _ in 0..2 {
             metrics.read();
@@ -160,17 +168,19 @@ mod tests {
         }
     }
 
-    /// A pool with one disk.
-    fn pool() -> Arc<Pool> {
+    /// A pool with one disk, which the metrics watch.
+    fn pool(metrics: &NodeMetrics) -> (Arc<FakeHost>, Arc<Pool>) {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true });
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let mut agent = Reconciler::new(host, Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
+        let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
         while pool.usable_disks().is_empty() {
             agent.pass().expect("a look");
         }
-        pool
+        let machine: Arc<dyn Host> = host.clone();
+        metrics.watch(&pool, &machine);
+        (host, pool)
     }
 
     /// The values of a gauge by its label.
@@ -182,9 +192,8 @@ mod tests {
 
     #[test]
     fn a_disk_counts_for_each_of_its_reasons_and_no_longer_when_they_are_gone() {
-        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
-        let pool = pool();
-        metrics.watch(&pool);
+        let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
+        let (_host, pool) = pool(&metrics);
         let unhealthy = |reasons: &[HealthReason]| {
             let findings = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
             let look = Look { disks: [(pool.usable_disks().remove(0).0, findings)].into(), ..Look::default() };
@@ -199,10 +208,46 @@ mod tests {
     }
 
     #[test]
+    fn each_disk_and_each_class_has_its_figures_with_the_name_of_the_node_and_what_is_gone_has_none() {
+        let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
+        let (host, pool) = pool(&metrics);
+        host.set_io_errors("fake0", IoErrors { errors: 7, timeouts: 2 });
+        let disk = pool.usable_disks().remove(0).0;
+        let findings = vec![Finding::new(HealthReason::DiskFailing, "words")];
+        let look = Look { disks: [(disk.clone(), findings)].into(), ..Look::default() };
+        metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
+        metrics.read();
+        metrics.read();
+        let text = || prometheus::TextEncoder::new().encode_to_string(&registry.gather()).expect("text");
+        let said = text();
+        let view = pool.disk_views().remove(0);
+        for line in [
+            format!("localpool_build_info{{version=\"{}\",node=\"n\"}} 1\n", env!("CARGO_PKG_VERSION")),
+            format!("localpool_disk_bytes{{disk=\"{disk}\",kind=\"size\",node=\"n\"}} {}\n", 64 << 20),
+            format!("localpool_disk_bytes{{disk=\"{disk}\",kind=\"free\",node=\"n\"}} {}\n", view.free),
+            format!("localpool_disk_state{{disk=\"{disk}\",state=\"ready\",node=\"n\"}} 1\n"),
+            format!("localpool_disk_state{{disk=\"{disk}\",state=\"missing\",node=\"n\"}} 0\n"),
+            format!("localpool_disk_unhealthy{{disk=\"{disk}\",reason=\"DiskFailing\",node=\"n\"}} 1\n"),
+            format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"failed\",node=\"n\"}} 7\n"),
+            format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"timed_out\",node=\"n\"}} 2\n"),
+            format!("localpool_class_bytes{{class=\"fast\",kind=\"size\",node=\"n\"}} {}\n", 64 << 20),
+            format!("localpool_class_bytes{{class=\"fast\",kind=\"available\",node=\"n\"}} {}\n", view.free),
+            format!("localpool_class_bytes{{class=\"fast\",kind=\"largest\",node=\"n\"}} {}\n", view.free),
+        ] {
+            assert!(said.contains(&line), "{line} is not in\n{said}");
+        }
+        for (name, kind) in said.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+        }
+        metrics.each.read_disks(&[], &metrics.health());
+        metrics.each.read_errors(&[], &*host);
+        assert!(!text().contains("localpool_disk_"), "{}", text());
+    }
+
+    #[test]
     fn a_cordoned_disk_counts_by_who_cordoned_it_and_both_are_there_from_the_beginning() {
-        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
-        let pool = pool();
-        metrics.watch(&pool);
+        let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
+        let (_host, pool) = pool(&metrics);
         let disk = pool.usable_disks().remove(0).0;
         let expect = |health: f64, person: f64| {
             metrics.read();

@@ -3,6 +3,7 @@
 
 pub mod controller;
 pub mod discovery;
+mod disk_metrics;
 pub mod host_rules;
 pub mod http;
 pub mod machine;
@@ -10,6 +11,7 @@ pub mod metrics;
 pub mod node;
 pub mod observer;
 mod parts;
+mod registry;
 mod running;
 mod set_metrics;
 pub mod sets;

@@ -73,17 +73,17 @@ fn check_name(node: &NodeName) -> Result<()> {
 async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     check_name(&settings.node)?;
     let readiness = Readiness::default();
-    let (metrics, registry) = NodeMetrics::new()?;
+    let (metrics, registry) = NodeMetrics::new(&settings.node)?;
     let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
     // Served from the start: a waiting agent is alive, and not ready.
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
     let web = tokio::spawn(web);
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
-    metrics.watch(&role.pool);
+    metrics.watch(&role.pool, &role.host);
 
     let (pass_sender, passes) = watch::channel(None);
-    metrics.sets.watch(&settings.node, passes.clone());
+    metrics.sets.watch(passes.clone());
     let (agent, disks) = (role.agent(settings.min_age), (&role.host, &role.pool));
     let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
     let mut agent = RunningAgent::start(agent, disks, metrics.health(), readiness.clone(), &stop, on_pass)?;

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use prometheus::{IntGaugeVec, Opts, Registry};
+use prometheus::{IntGaugeVec, Registry};
 use tokio::sync::watch::Receiver;
 
+use super::registry::gauges;
 use crate::claim::Rejection;
-use crate::device::{NodeName, SetName, signed};
+use crate::device::{SetName, signed};
 use crate::host::KernelName;
 use crate::operator::node::PassSummary;
 use crate::pool::{DiskView, Standing};
@@ -19,8 +20,8 @@ use crate::pool::{DiskView, Standing};
 /// A figure of a set: its metric's name, its help text, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
-/// The node's name, and what the last pass saw, if there was one.
-type NodeSource = (NodeName, Receiver<Option<Arc<PassSummary>>>);
+/// What the last pass saw, if there was one.
+type PassReceiver = Receiver<Option<Arc<PassSummary>>>;
 
 const FIGURES: [Figure; 10] = [
     ("disks", "Disks of this node that the set has, including missing ones.", |counts| counts.disks),
@@ -46,9 +47,10 @@ const FIGURES: [Figure; 10] = [
 /// The gauges, and where their values come from.
 #[derive(Clone)]
 pub struct SetMetrics {
+    /// Not there before the first pass: an alert counts on that.
     discovered: IntGaugeVec,
     figures: Vec<IntGaugeVec>,
-    source: Arc<OnceLock<NodeSource>>,
+    source: Arc<OnceLock<PassReceiver>>,
 }
 
 /// The figures of one set.
@@ -68,35 +70,30 @@ struct Counts {
 
 impl SetMetrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauges = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, prometheus::Error> {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok(gauges)
-        };
-        let discovered =
-            gauges("localpool_discovered_devices", "All devices of this node, whoever owns them.", &["node"])?;
+        let help = "All devices of this node, whoever owns them.";
+        let discovered = gauges(registry, "localpool_discovered_devices", help, &[])?;
         let mut figures = Vec::new();
         for (name, help, _) in FIGURES {
-            figures.push(gauges(&format!("localpool_set_{name}"), help, &["node", "namespace", "set"])?);
+            figures.push(gauges(registry, &format!("localpool_set_{name}"), help, &["namespace", "set"])?);
         }
         Ok(Self { discovered, figures, source: Arc::default() })
     }
 
     /// Reports what `passes` has from now on.
-    pub fn watch(&self, node: &NodeName, passes: Receiver<Option<Arc<PassSummary>>>) {
-        let _ = self.source.set((node.clone(), passes));
+    pub fn watch(&self, passes: PassReceiver) {
+        let _ = self.source.set(passes);
     }
 
     pub fn read(&self, disks: &[DiskView]) {
-        let Some((node, passes)) = self.source.get() else { return };
+        let Some(passes) = self.source.get() else { return };
         let Some(pass) = passes.borrow().clone() else { return };
-        self.discovered.with_label_values(&[node.as_str()]).set(signed(pass.links.len()));
+        self.discovered.with_label_values::<&str>(&[]).set(signed(pass.links.len()));
         let sets = count(disks, &pass);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not reported any more.
             gauges.reset();
             for (SetName { namespace, name }, counts) in &sets {
-                gauges.with_label_values(&[node.as_str(), namespace, name]).set(signed(figure(counts)));
+                gauges.with_label_values(&[namespace, name]).set(signed(figure(counts)));
             }
         }
     }
@@ -221,7 +218,7 @@ mod tests {
     fn a_set_that_is_gone_is_not_told_of_any_more() {
         let metrics = SetMetrics::new(&Registry::new()).expect("fresh names");
         let (see, looked) = watch::channel(Some(Arc::new(summary())));
-        metrics.watch(&"n".into(), looked);
+        metrics.watch(looked);
         metrics.read(&[disk("a", "fast", Standing::Ready)]);
         let families = || metrics.figures.iter().map(|gauges| prometheus::core::Collector::collect(gauges)[0].clone());
         let reported = || families().map(|family| family.get_metric().len()).sum::<usize>();

@@ -1,16 +1,18 @@
-//! The alerts: each says what to do and uses metrics that exist, and the chart renders them if its values ask for it.
+//! The alerts: each has a runbook and uses metrics that exist, and the chart renders them if its values ask for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use localpool::health::{REASONS, Severity, Source, Subject};
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::helm::{self, name, of_kind};
+use super::metrics::{Asked, asked, documented, source_of};
 use super::{chart, repository};
 
-/// Words of the query language that the alerts use.
-const PROMQL: [&str; 7] = ["absent", "and", "max", "max_over_time", "or", "time", "unless"];
+/// The parts of a runbook.
+const PARTS: [&str; 4] = ["Meaning", "Look at", "Do", "Undo"];
 
 fn alerts() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(chart().join("files/alerts.yaml")).unwrap()).unwrap()
@@ -22,13 +24,13 @@ fn rules(alerts: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn every_alert_says_what_is_wrong_what_it_means_and_what_to_do() {
+fn every_alert_says_what_is_wrong_and_what_it_means() {
     let alerts = alerts();
     let mut names = BTreeSet::new();
     for rule in rules(&alerts) {
         let name = rule["alert"].as_str().unwrap();
         assert!(name.starts_with("Localpool") && names.insert(name), "{name}");
-        for words in ["summary", "description", "runbook"] {
+        for words in ["summary", "description"] {
             assert!(rule["annotations"][words].as_str().is_some_and(|words| words.len() > 20), "{name}: {words}");
         }
         assert!(["info", "warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
@@ -36,44 +38,48 @@ fn every_alert_says_what_is_wrong_what_it_means_and_what_to_do() {
     assert!(names.len() >= 10, "{names:?}");
 }
 
-/// The source file that serves a metric, if one does. The first half of some names is in a `format!`.
-fn source_of(metric: &str) -> Option<String> {
-    let places = [
-        ("localpool_set_", "role/set_metrics.rs"),
-        ("localpool_controller_", "operator/metrics.rs"),
-        ("", "role/set_metrics.rs"),
-        ("", "role/metrics.rs"),
-    ];
-    let read = |path: &str| std::fs::read_to_string(repository().join("src").join(path)).unwrap();
-    let mut texts = places.iter().filter_map(|(start, path)| Some((metric.strip_prefix(start)?, read(path))));
-    texts.find(|(name, text)| text.contains(&format!("\"{name}\""))).map(|(_, text)| text)
+/// The parts of a runbook without words or out of order, commands that nothing shows, and links that lead to no heading.
+fn wrong_in(page: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let parts: Vec<(&str, &str)> = text.split("\n## ").skip(1).filter_map(|part| part.split_once('\n')).collect();
+    if !text.starts_with(&format!("# {page}\n")) || !parts.iter().map(|(head, _)| head).eq(&PARTS) {
+        wrong.push(format!("{page}: its headings are not its name and {PARTS:?}"));
+    }
+    wrong.extend(parts.iter().filter(|(_, body)| body.trim().is_empty()).map(|(head, _)| format!("{page}: {head}")));
+    if !parts.iter().any(|(head, body)| *head == "Look at" && body.contains("```sh\n")) {
+        wrong.push(format!("{page}: no command to look with"));
+    }
+    let links = Regex::new(r"\]\(([^)#]+)(?:#([^)]*))?\)").unwrap();
+    for link in links.captures_iter(text) {
+        let there = std::fs::read_to_string(runbooks().join(&link[1])).unwrap_or_default();
+        let anchor = |line: &str| -> String {
+            let words = line.trim_start_matches('#').trim().to_lowercase();
+            words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
+        };
+        let has = |wanted: &str| there.lines().any(|line| line.starts_with('#') && anchor(line) == wanted);
+        if there.is_empty() || link.get(2).is_some_and(|wanted| !has(wanted.as_str())) {
+            wrong.push(format!("{page}: {} leads nowhere", &link[0]));
+        }
+    }
+    wrong
 }
 
-/// The metrics and labels in an expression.
-struct Asked {
-    metrics: Vec<String>,
-    /// Labels in its matchers, with the value.
-    picked: Vec<(String, String)>,
-    /// Labels that it groups by; none if it does not group.
-    grouped: Vec<String>,
-    is_aggregate: bool,
+fn runbooks() -> PathBuf {
+    repository().join("docs/runbooks")
 }
 
-fn asked(expression: &str) -> Asked {
-    let all = |pattern: &str, text: &str| -> Vec<Vec<String>> {
-        let captures = |it: regex::Captures<'_>| it.iter().flatten().map(|part| part.as_str().to_owned()).collect();
-        Regex::new(pattern).unwrap().captures_iter(text).map(captures).collect()
-    };
-    let picked = all(r#"(\w+)=~?"([^"]*)""#, expression);
-    let picked = picked.iter().flat_map(|it| it[2].split('|').map(|value| (it[1].clone(), value.to_owned()))).collect();
-    let groups = all(r"\b(?:by|on) \(([^)]*)\)", expression);
-    let grouped = groups.iter().flat_map(|it| it[1].split(", ")).map(str::to_owned).collect();
-    // Matchers, ranges and groupings contain no metrics.
-    let rest = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on) \([^)]*\)").unwrap().replace_all(expression, " ");
-    let words: Vec<String> = all(r"\b[a-z_]\w*", &rest).into_iter().map(|it| it[0].clone()).collect();
-    let is_aggregate = words.iter().any(|word| word == "max");
-    let metrics = words.into_iter().filter(|word| !PROMQL.contains(&word.as_str())).collect();
-    Asked { metrics, picked, grouped, is_aggregate }
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+    let alerts = alerts();
+    let names: BTreeSet<String> =
+        rules(&alerts).iter().map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect();
+    let files = std::fs::read_dir(runbooks()).unwrap().map(|entry| entry.unwrap().path());
+    let pages = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    let pages: BTreeSet<String> = pages.filter(|page| page != "README").collect();
+    assert_eq!(pages, names);
+    let text = |page: &str| std::fs::read_to_string(runbooks().join(format!("{page}.md"))).unwrap();
+    let wrong: Vec<String> = pages.iter().flat_map(|page| wrong_in(page, &text(page))).collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
 /// The alerts that pick this reason of a metric, by name.
@@ -120,8 +126,10 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
         let expression = rule["expr"].as_str().unwrap();
         let Asked { metrics, picked, grouped, is_aggregate } = asked(expression);
         assert!(metrics.iter().any(|metric| metric != "up"), "{expression}");
-        let of_ours = metrics.iter().filter(|metric| *metric != "up");
-        let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
+        let of_ours: Vec<&String> = metrics.iter().filter(|metric| *metric != "up").collect();
+        assert!(of_ours.iter().all(|metric| documented().contains(*metric)), "{of_ours:?} are not all documented");
+        let sources =
+            of_ours.iter().map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
         let mut sources: Vec<String> = sources.collect();
         if picked.iter().any(|(label, _)| label == "reason") {
             sources.extend(REASONS.iter().map(|row| format!("\"{}\"", row.word)));
@@ -173,15 +181,30 @@ fn a_scrape_keeps_the_labels_that_alerts_name_and_says_which_node_is_silent() {
 }
 
 #[test]
-fn the_alerts_are_made_only_when_they_are_wanted_and_as_they_are_written() {
+fn the_alerts_are_made_only_when_they_are_wanted_and_each_leads_to_its_runbook() {
     let Some(helms) = helm::both() else { return };
     for helm in helms {
         assert!(of_kind(&helm.objects(&[]), "PrometheusRule").is_empty());
-        let on = ["prometheusRule.enabled=true", "prometheusRule.additionalLabels.release=prometheus"];
-        let objects = helm.objects(&["--set", on[0], "--set", on[1]]);
-        let made = of_kind(&objects, "PrometheusRule");
-        let [rule] = made[..] else { panic!("{} PrometheusRules", made.len()) };
-        assert_eq!((name(rule), &rule["spec"]), ("localpool", &alerts()));
-        assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+        for (value, place) in
+            [("docs/runbooks", "docs/runbooks"), ("https://wiki.example.com/l/", "https://wiki.example.com/l")]
+        {
+            let url = format!("prometheusRule.runbookUrl={value}");
+            let on = ["prometheusRule.enabled=true", "prometheusRule.additionalLabels.release=prometheus", &url];
+            let objects = helm.objects(&["--set", on[0], "--set", on[1], "--set", on[2]]);
+            let made = of_kind(&objects, "PrometheusRule");
+            let [rule] = made[..] else { panic!("{} PrometheusRules", made.len()) };
+            let mut expected = alerts();
+            for rule in expected["groups"]
+                .as_array_mut()
+                .unwrap()
+                .iter_mut()
+                .flat_map(|group| group["rules"].as_array_mut().unwrap())
+            {
+                let page = format!("{place}/{}.md", rule["alert"].as_str().unwrap());
+                rule["annotations"]["runbook_url"] = page.into();
+            }
+            assert_eq!((name(rule), &rule["spec"]), ("localpool", &expected));
+            assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+        }
     }
 }

@@ -9,10 +9,12 @@
 mod admission;
 mod alerts;
 mod apiserver;
+mod dashboard;
 mod definitions;
 mod examples;
 mod flags;
 mod helm;
+mod metrics;
 mod pods;
 mod roles;
 mod tried;

@@ -60,6 +60,7 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
         ("log.format=xml", "format"),
         ("serviceMonitor.enabled=1", "enabled"),
         ("prometheusRule.labels.a=b", "labels"),
+        ("grafanaDashboard.enable=true", "enable"),
         ("kubernetesServicePort=https", "kubernetesServicePort"),
     ];
     for helm in helms {
@@ -75,7 +76,7 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
 /// Each value that has no further values below it, with its path. A value that the user fills in (`resources`,
 /// selectors) counts as one.
 fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Value)>) {
-    const FILLED_IN: [&str; 7] = [
+    const FILLED_IN: [&str; 8] = [
         "resources",
         "nodeSelector",
         "affinity",
@@ -83,6 +84,7 @@ fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Val
         "podAnnotations",
         "serviceMonitor.labels",
         "prometheusRule.additionalLabels",
+        "grafanaDashboard.labels",
     ];
     for (key, value) in values {
         let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
@@ -134,7 +136,12 @@ fn every_value_changes_something() {
     leaves(values.as_object().unwrap(), "", &mut found);
     assert!(found.len() > 80, "only {} values", found.len());
     // Everything that other values depend on is turned on.
-    let on = ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "node.udevRulesDir=\"/etc/udev/rules.d\""];
+    let on = [
+        "serviceMonitor.enabled=true",
+        "prometheusRule.enabled=true",
+        "grafanaDashboard.enabled=true",
+        "node.udevRulesDir=\"/etc/udev/rules.d\"",
+    ];
     let on = on.map(str::to_owned);
     let before = render(&helm, &on);
     for (path, value) in &found {

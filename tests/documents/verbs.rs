@@ -1,6 +1,6 @@
-//! What documents, the chart, alerts and messages tell a person to type after `localpool`: each is a subcommand that
-//! exists, with options that it has, and has a row in `ELSEWHERE`. A runbook or an alert that names a verb of an
-//! earlier version helps nobody.
+//! What documents, the chart, runbooks and messages tell a person to type after `localpool`: each is a subcommand that
+//! exists, with options that it has, and has a row in `ELSEWHERE`. A runbook that names a verb of an earlier version
+//! helps nobody.
 
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ fn every_line_of_localpool_that_a_person_is_told_to_type_is_one_that_it_knows() 
     }
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
     for file in
-        ["README.md", "docs/troubleshooting.md", "charts/localpool/files/alerts.yaml", "src/pool/whereabouts.rs"]
+        ["README.md", "docs/troubleshooting.md", "docs/runbooks/LocalpoolDiskMissing.md", "src/pool/whereabouts.rs"]
     {
         assert!(found.iter().any(|(of, _)| of == file), "no command was found in {file}: this test reads nothing");
     }

@@ -1,5 +1,7 @@
 //! What people and monitoring see.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::check::{Needs, check};
@@ -96,11 +98,36 @@ fn kubelet_tells_the_statistics_of_a_claim() {
     });
 }
 
+/// What asks for metrics.
+const NAMED_METRICS: [&str; 2] = [
+    include_str!("../../../charts/localpool/files/alerts.yaml"),
+    include_str!("../../../charts/localpool/files/dashboard.json"),
+];
+/// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began, or
+/// on loop devices.
+const NONE_WHILE_WELL: [&str; 8] = [
+    "localpool_controller_abnormal_volumes",
+    "localpool_controller_marked_persistent_volumes",
+    "localpool_controller_reconcile_errors_total",
+    "localpool_controller_reconciles_total",
+    "localpool_controller_set_deletion_timestamp_seconds",
+    "localpool_disk_errors_total",
+    "localpool_disk_unhealthy",
+    "localpool_pool_unhealthy_disks",
+];
+
+/// The metrics that a text names; a histogram by its own name.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let metrics = words.filter(|word| word.starts_with("localpool_"));
+    metrics.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
+}
+
 #[test]
 fn agents_and_controllers_answer_metrics_and_probes() {
     check(Needs::Cluster, async |space| {
         let pods = space.list("Pod", Some(crate::cluster::HOME)).await;
-        let mut seen = [0, 0];
+        let (mut seen, mut served) = ([0, 0], BTreeSet::new());
         for pod in &pods {
             let component = pod["metadata"]["labels"]["app.kubernetes.io/component"].as_str().unwrap_or_default();
             let (which, port) = match component {
@@ -115,9 +142,18 @@ fn agents_and_controllers_answer_metrics_and_probes() {
             get("/healthz").await;
             get("/readyz").await;
             let metrics = get("/metrics").await;
-            assert!(metrics.lines().any(|line| line.starts_with("localpool_")), "{component}: {metrics}");
+            for (name, kind) in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{component}: {name} is a {kind}");
+                served.insert(name.to_owned());
+            }
+            let is_of_node = |line: &&str| !line.starts_with("localpool_") || line.contains("node=\"");
+            assert!(which == 1 || metrics.lines().all(|line| is_of_node(&line)), "{component}: {metrics}");
             seen[which] += 1;
         }
+        let named = NAMED_METRICS.iter().flat_map(|text| metrics_in(text));
+        let missing: BTreeSet<String> = named.filter(|name| !served.contains(name)).collect();
+        let missing: Vec<&String> = missing.iter().filter(|name| !NONE_WHILE_WELL.contains(&name.as_str())).collect();
+        assert!(missing.is_empty(), "alerts or panels ask for {missing:?}, which nobody serves");
         let controllers: Value = space.get("Deployment", Some("localpool"), "localpool-controller").await.unwrap();
         assert!(seen[0] > 0 && controllers["spec"]["replicas"] == seen[1], "{seen:?}");
     });

@@ -97,14 +97,14 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let (host, [sick, _well], fake) = two_disks(&Layout::Carved {});
     fake.pool.create(&request("gone", MOUNT, 16 * MIB)).expect("room");
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let volumes = NodeVolumes::new(machine, Arc::clone(&fake.pool), VolumeLocks::default());
+    let volumes = NodeVolumes::new(Arc::clone(&machine), Arc::clone(&fake.pool), VolumeLocks::default());
     // As the role does it, with the same number of workers.
     let runtime = runtime().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("csi.sock");
     let address = free_address();
-    let (metrics, registry) = NodeMetrics::new().expect("fresh names");
-    metrics.watch(&fake.pool);
+    let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
+    metrics.watch(&fake.pool, &machine);
     let calls = Calls::new(&registry, "node").expect("fresh names");
     let mut csi = runtime.block_on(async {
         for name in ["small", "large"] {
@@ -146,9 +146,10 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let [health, metrics] = output.map(|output| output.expect("an answer while a disk hangs"));
     assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
     assert_eq!(answered, Ok(true), "NodeGetInfo waits for a disk");
-    for line in
-        ["localpool_pool_disks{state=\"ready\"} 2", "localpool_node_rpc_total{code=\"OK\",method=\"NodeGetInfo\"} 1"]
-    {
+    for line in [
+        "localpool_pool_disks{state=\"ready\",node=\"n\"} 2",
+        "localpool_node_rpc_total{code=\"OK\",method=\"NodeGetInfo\",node=\"n\"} 1",
+    ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
     deleting.join().expect("no bug").expect("it answers again");
@@ -156,6 +157,9 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
         runtime.block_on(measured).expect("no bug").expect("it answers again");
     }
     let metrics = get(address, "/metrics").expect("an answer");
-    assert!(metrics.contains("localpool_node_rpc_total{code=\"OK\",method=\"NodeGetVolumeStats\"} 2"), "{metrics}");
+    assert!(
+        metrics.contains("localpool_node_rpc_total{code=\"OK\",method=\"NodeGetVolumeStats\",node=\"n\"} 2"),
+        "{metrics}"
+    );
     runtime.shutdown_timeout(Duration::from_secs(1));
 }

@@ -1,0 +1,101 @@
+//! The agent's metrics of each disk of the pool, and of each class that they are offered to: as many as there are disks
+//! and classes, however many volumes there are.
+//!
+//! Takes in the pool, its health and the counters of the kernel, which it reads at a scrape.
+
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::registry::gauges;
+use crate::device::{DiskId, signed};
+use crate::health::Board;
+use crate::host::{Host, IoErrors, RawDisk};
+use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
+
+/// The states of a disk, as labels.
+pub const STATES: [&str; 3] = ["ready", "missing", "not_ready"];
+
+#[derive(Clone)]
+pub struct DiskMetrics {
+    bytes: IntGaugeVec,
+    state: IntGaugeVec,
+    unhealthy: IntGaugeVec,
+    errors: IntCounterVec,
+    classes: IntGaugeVec,
+}
+
+impl DiskMetrics {
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauges = |name: &str, help: &str, labels: &[&str]| gauges(registry, name, help, labels);
+        let errors =
+            "Commands to a disk that failed or timed out since the kernel found it, if its driver counts them.";
+        let errors = IntCounterVec::new(Opts::new("localpool_disk_errors_total", errors), &["disk", "kind"])?;
+        registry.register(Box::new(errors.clone()))?;
+        Ok(Self {
+            errors,
+            bytes: gauges("localpool_disk_bytes", "Bytes of a disk: size, free, erasing.", &["disk", "kind"])?,
+            state: gauges("localpool_disk_state", "1 for the state that a disk has, else 0.", &["disk", "state"])?,
+            unhealthy: gauges(
+                "localpool_disk_unhealthy",
+                "1 for each thing that is wrong with a disk.",
+                &["disk", "reason"],
+            )?,
+            classes: gauges(
+                "localpool_class_bytes",
+                "Bytes of a class on this node: the size of its disks, what they can give to new volumes (available), and \
+                 the largest of these.",
+                &["class", "kind"],
+            )?,
+        })
+    }
+
+    /// Disks that are gone are not reported any more.
+    pub fn read_disks(&self, disks: &[DiskView], health: &Board) {
+        for gauges in [&self.bytes, &self.state, &self.unhealthy] {
+            gauges.reset();
+        }
+        for disk in disks {
+            let id = disk.id.as_str();
+            for (kind, bytes) in [("size", disk.size), ("free", disk.free), ("erasing", disk.erasing)] {
+                self.bytes.with_label_values(&[id, kind]).set(signed(bytes));
+            }
+            for name in STATES {
+                self.state.with_label_values(&[id, name]).set(i64::from(state(&disk.standing) == name));
+            }
+            for finding in health.of_disk(disk).findings() {
+                self.unhealthy.with_label_values(&[id, finding.reason.word()]).set(1);
+            }
+        }
+    }
+
+    /// The kernel counts from zero again when it finds a disk again, and so does the counter.
+    pub fn read_errors(&self, disks: &[(DiskId, RawDisk)], host: &dyn Host) {
+        self.errors.reset();
+        for (disk, raw) in disks {
+            let Some(IoErrors { errors, timeouts }) = host.io_errors(raw) else { continue };
+            for (kind, count) in [("failed", errors), ("timed_out", timeouts)] {
+                self.errors.with_label_values(&[disk.as_str(), kind]).inc_by(count);
+            }
+        }
+    }
+
+    pub fn read_classes(&self, pool: &Pool) {
+        self.classes.reset();
+        for (class, size) in pool.classes() {
+            let selector = Selector { class: Some(class.clone()), set: None };
+            let [mount, block] =
+                [WantedUsage::Mount(None), WantedUsage::Block].map(|usage| pool.capacity(&selector, usage));
+            let offered = mount.or(block);
+            for (kind, bytes) in [("size", size), ("available", offered.available), ("largest", offered.largest)] {
+                self.classes.with_label_values(&[class.as_str(), kind]).set(signed(bytes));
+            }
+        }
+    }
+}
+
+pub fn state(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Ready => "ready",
+        Standing::Missing => "missing",
+        Standing::NotReady(_) => "not_ready",
+    }
+}
