@@ -77,7 +77,7 @@ async fn a_found_volume_is_erased_by_order_but_not_while_a_persistent_volume_nam
     volumes.patch(&name, &PatchParams::default(), &unprotected).await.expect("it is there");
     volumes.delete(&name, &DeleteParams::default()).await.expect("deleted");
     // It must not lie in wait until the PersistentVolume is gone for another reason.
-    stage.see(id, "still refused", |object| refused_now(object)).await;
+    stage.see(id, "still refused", refused_now).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(node.pool().volume(id).is_ok(), "it lay in wait");
     order(&stage, id, json!(null)).await;
