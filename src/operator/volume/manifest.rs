@@ -108,12 +108,12 @@ fn documents(
     let ClaimName { namespace, name } = claim.ok_or_else(|| ManifestError::NoClaim(id.clone()))?;
     let class = storage_class.or_else(|| spec.parameters.get("class").cloned());
     let class = class.ok_or_else(|| ManifestError::NoClass(id.clone()))?;
-    let wanted = Wanted { namespace, name, class, access_mode, size };
+    let wanted = ManifestTerms { namespace, name, class, access_mode, size };
     Ok((persistent_volume(object, &wanted), claim_of(object, &wanted)))
 }
 
 /// What both objects say.
-struct Wanted {
+struct ManifestTerms {
     namespace: String,
     name: String,
     class: String,
@@ -121,7 +121,7 @@ struct Wanted {
     size: u64,
 }
 
-impl Wanted {
+impl ManifestTerms {
     fn storage(&self) -> BTreeMap<String, Quantity> {
         BTreeMap::from([("storage".to_owned(), Quantity(self.size.to_string()))])
     }
@@ -135,7 +135,7 @@ fn mode(object: &PoolVolume) -> Option<String> {
     Some(mode.to_owned())
 }
 
-fn persistent_volume(object: &PoolVolume, wanted: &Wanted) -> PersistentVolume {
+fn persistent_volume(object: &PoolVolume, wanted: &ManifestTerms) -> PersistentVolume {
     let spec = &object.spec;
     let term = NodeSelectorRequirement {
         key: TOPOLOGY_KEY.to_owned(),
@@ -176,7 +176,7 @@ fn persistent_volume(object: &PoolVolume, wanted: &Wanted) -> PersistentVolume {
     }
 }
 
-fn claim_of(object: &PoolVolume, wanted: &Wanted) -> PersistentVolumeClaim {
+fn claim_of(object: &PoolVolume, wanted: &ManifestTerms) -> PersistentVolumeClaim {
     let (namespace, name) = (Some(wanted.namespace.clone()), Some(wanted.name.clone()));
     let requests = Some(wanted.storage());
     PersistentVolumeClaim {
