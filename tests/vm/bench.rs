@@ -74,11 +74,16 @@ impl Bench {
         self.guest.unplug(disk);
         self.guest.remove_drive(disk);
         if let Some(id) = device.as_ref().and_then(|device| device["diskId"].as_str()) {
-            let release =
-                format!("for try in {{1..20}}; do /opt/localpool disk release {id} && exit; sleep 1; done; exit 1");
-            if let Err(error) = self.guest.try_run(&release, LIMIT) {
-                println!("    {} is missed from here on: {error}", disk.name);
-            }
+            self.release(id);
+        }
+    }
+
+    /// Gives up a disk without volumes.
+    pub fn release(&mut self, id: &str) {
+        let release =
+            format!("for try in {{1..20}}; do /opt/localpool disk release {id} && exit; sleep 1; done; exit 1");
+        if let Err(error) = self.guest.try_run(&release, LIMIT) {
+            println!("    {id} is missed from here on: {error}");
         }
     }
 

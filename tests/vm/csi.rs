@@ -1,9 +1,10 @@
 //! CSI calls of this program, answered by the driver in the guest: its socket, over a virtio port.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
+use localpool::csi::proto::volume_health::VolumeHealthEntry;
 use localpool::csi::proto::*;
 use tonic::Status;
 
@@ -20,6 +21,8 @@ pub struct Csi(Client);
 pub enum Use {
     Block,
     Ext4,
+    Xfs,
+    Btrfs,
 }
 
 impl Use {
@@ -27,6 +30,8 @@ impl Use {
         match self {
             Self::Block => block(),
             Self::Ext4 => mount("ext4"),
+            Self::Xfs => mount("xfs"),
+            Self::Btrfs => mount("btrfs"),
         }
     }
 }
@@ -80,6 +85,17 @@ impl Csi {
             staging_target_path: staging(id),
         };
         self.0.node.node_get_volume_stats(request).await.map(|answer| answer.into_inner())
+    }
+
+    /// What is wrong with a volume.
+    pub async fn health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
+        self.0.node_health(id).await
+    }
+
+    /// The reasons for which a disk of the node is not healthy.
+    pub async fn storage_health(&mut self) -> BTreeSet<String> {
+        let answer = self.0.node.node_get_storage_health(NodeGetStorageHealthRequest::default()).await.unwrap();
+        answer.into_inner().backend_health.into_iter().map(|entry| entry.reason).collect()
     }
 
     pub async fn unpublish(&mut self, id: &str) -> Result<(), Status> {

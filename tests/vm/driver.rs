@@ -32,19 +32,23 @@ bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dyn
 host-rules|paths: ['/dev/disk/by-id/*host-rules-?']|layout: RawDevice
 stuck-labelled|paths: ['/dev/disk/by-id/*stuck-labelled']|partitioningSpec: {mode: Dynamic}
 stuck-bare|paths: ['/dev/disk/by-id/*stuck-bare', '/dev/disk/by-id/*stuck-free']|layout: RawDevice
+failing-scsi|paths: ['/dev/disk/by-id/*failing-scsi']|partitioningSpec: {mode: Dynamic}
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 
-/// A LocalVolume names what no set can select.
-const NAMED: &str = "---\\napiVersion: local.storage.openshift.io/v1\\nkind: LocalVolume\\nmetadata:\\n  name: third-tenant\\n  \
-     namespace: vm\\nspec:\\n  storageClassDevices:\\n  - storageClassName: third-tenant\\n    \
-     forceWipeDevicesAndDestroyAllData: true\\n    devicePaths: [/dev/mapper/tenantvg-data]\\n";
+/// A LocalVolume names what no set can select: mapped devices, each with a class of its own.
+const NAMED: [(&str, &str); 4] = [
+    ("third-tenant", "tenantvg-data"),
+    ("failing-ext4", "failing-ext4"),
+    ("failing-xfs", "failing-xfs"),
+    ("failing-btrfs", "failing-btrfs"),
+];
 
 impl Bench {
     /// Starts the driver if it does not run.
     pub fn driver(&mut self) {
         let unit = self.unit;
-        let documents = SETS.trim().lines().map(document).collect::<String>() + NAMED;
+        let documents = SETS.trim().lines().map(document).collect::<String>() + &named();
         self.guest.run(&format!(
             "systemctl is-active --quiet {unit} && exit
              mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
@@ -111,4 +115,17 @@ fn document(line: &str) -> String {
         "---\\napiVersion: local.storage.openshift.io/v1alpha1\\nkind: LocalVolumeSet\\nmetadata:\\n  name: {name}\\n  \
          namespace: vm\\nspec:\\n  storageClassName: {name}\\n  deviceInclusionSpec:\\n    minSize: 64Mi\\n    {filter}\\n  {how}\\n"
     )
+}
+
+fn named() -> String {
+    let class = |(class, device): &(&str, &str)| {
+        format!(
+            "  - storageClassName: {class}\\n    forceWipeDevicesAndDestroyAllData: true\\n    \
+             devicePaths: [/dev/mapper/{device}]\\n"
+        )
+    };
+    "---\\napiVersion: local.storage.openshift.io/v1\\nkind: LocalVolume\\nmetadata:\\n  name: named\\n  \
+     namespace: vm\\nspec:\\n  storageClassDevices:\\n"
+        .to_owned()
+        + &NAMED.iter().map(class).collect::<String>()
 }

@@ -18,7 +18,9 @@ mod compare;
 mod csi;
 mod disks;
 mod driver;
+mod faces;
 mod facts;
+mod failures;
 mod guest;
 mod hang;
 mod health;
@@ -78,6 +80,7 @@ fn all(bench: &mut Bench, report: &mut Report) {
     bad_sectors::check(bench, report);
     hang::check(bench, report);
     stuck::check(bench, report);
+    failures::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
     host_rules::check(bench, report);

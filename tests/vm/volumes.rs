@@ -61,6 +61,6 @@ impl Bench {
 fn data(id: &str, usage: Use) -> String {
     match usage {
         Use::Block => target(id),
-        Use::Ext4 => target(id) + "/data",
+        Use::Ext4 | Use::Xfs | Use::Btrfs => target(id) + "/data",
     }
 }

@@ -16,7 +16,7 @@ pub struct PlacedVolume {
     pub id: VolumeId,
     pub places: VolumePlaces,
     node: PathBuf,
-    /// Of its filesystem; none for a block volume.
+    /// Of its filesystem, as far as nothing else is on top; none for a block volume.
     mounts: Vec<Mount>,
 }
 
@@ -71,7 +71,9 @@ pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected:
             is_writable: ours.iter().any(|mount| mount.options.iter().all(|option| option != "ro")),
             targets,
         };
-        let mounts = ours.into_iter().filter(|_| is_filesystem).cloned().collect();
+        // A question at a covered target would be about what covers it.
+        let can_be_asked = |mount: &&Mount| is_filesystem && !places.covered.contains(&mount.target);
+        let mounts = ours.into_iter().filter(can_be_asked).cloned().collect();
         let volume = PlacedVolume { id: view.id, places, node: view.node.clone(), mounts };
         found.entry(view.disk.clone()).or_default().push(volume);
     }

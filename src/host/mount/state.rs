@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc::{EIO, ENODEV};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, statfs};
 
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
@@ -19,9 +20,11 @@ use crate::host::roots::Roots;
 use crate::host::{ioctl, mountinfo};
 
 pub fn filesystem_state(roots: &Roots, mount: &Mount) -> Result<FilesystemState, HostError> {
+    let errors = errors(&roots.sys, mount)?;
+    let has_aborted = errors.is_some_and(|errors| errors > 0) && has_aborted(&roots.sys, mount);
     Ok(FilesystemState {
-        is_read_only: is_read_only(roots, mount)?,
-        errors: errors(&roots.sys, mount)?,
+        is_read_only: has_aborted || is_read_only(roots, mount)?,
+        errors,
         is_shut_down: is_shut_down(mount)?,
     })
 }
@@ -41,6 +44,14 @@ fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
     Ok(has(mount, "ro") && mountinfo::has_turned_read_only(&roots.proc, mount)?)
 }
 
+/// ext4 whose journal has aborted refuses each write. On Linux 6.1 with later fixes neither its superblock nor its options
+/// say so: only the place of its last error does, which is where a write begins.
+fn has_aborted(sys: &Path, mount: &Mount) -> bool {
+    let device = is_ext(mount).then(|| device_name(sys, Some(mount.device), mount)).flatten();
+    let place = device.map(|device| fs::read_to_string(sys.join("fs/ext4").join(device).join("last_error_func")));
+    matches!(place, Some(Ok(place)) if place.trim() == "ext4_journal_check_start")
+}
+
 /// - xfs answers EIO to a stat of its root, on every kernel.
 /// - ext4 does not. Its options say `shutdown` from Linux 6.15 on. It answers EIO to a question for an extended attribute
 ///   since it can be shut down (4.11), before it looks for one. A root that cannot be read looks the same, and is as bad.
@@ -50,15 +61,25 @@ fn is_shut_down(mount: &Mount) -> Result<bool, HostError> {
     let found = match fs::symlink_metadata(target) {
         Ok(found) => found,
         Err(why) if why.raw_os_error() == Some(EIO) => return Ok(true),
+        // Another filesystem above it, without its path.
+        Err(why) if why.kind() == ErrorKind::NotFound => return Err(changed(target, "its path is gone")),
         Err(source) => return Err(failed("look at", target, source)),
     };
     // A number with major 0 is made up: each subvolume of btrfs has its own.
-    if mount.device.major != 0 && DevNo::of(found.dev()) != mount.device {
-        let why = "another filesystem is there now".to_owned();
-        return Err(HostError::Changed { path: target.clone(), why });
+    let is_other = match mount.device.major {
+        0 => mount.fs_type == "btrfs" && !is_btrfs(target)?,
+        _ => DevNo::of(found.dev()) != mount.device,
+    };
+    if is_other {
+        return Err(changed(target, "another filesystem is there now"));
     }
     let asked = || ioctl::has_attribute(target, c"user.localpool").err().and_then(|why| why.raw_os_error());
     Ok(has(mount, "shutdown") || (is_ext(mount) && asked() == Some(EIO)))
+}
+
+fn is_btrfs(target: &Path) -> Result<bool, HostError> {
+    let found = statfs(target).map_err(|errno| failed("look at", target, errno.into()))?;
+    Ok(found.filesystem_type() == BTRFS_SUPER_MAGIC)
 }
 
 /// ext4's driver mounts its two ancestors too.
@@ -140,6 +161,10 @@ fn is_gone(why: &Error) -> bool {
     why.kind() == ErrorKind::NotFound || why.raw_os_error() == Some(ENODEV)
 }
 
+fn changed(path: &Path, why: &str) -> HostError {
+    HostError::Changed { path: path.to_owned(), why: why.to_owned() }
+}
+
 fn failed(what: &'static str, path: &Path, source: Error) -> HostError {
     HostError::Io { what, object: path.display().to_string(), source }
 }
@@ -205,9 +230,26 @@ mod tests {
         let gone = mount("ext3", DevNo { major: 8, minor: 1 }, "/dev/sdz");
         assert_eq!(errors(sys, &gone).expect("read"), Some(4));
         assert_eq!(errors(sys, &mount("xfs", gone.device, "/dev/sdz")).expect("read"), None);
+        assert!(!has_aborted(sys, &gone));
+        for (place, aborted) in [("ext4_journal_check_start\n", true), ("ext4_lookup\n", false), ("\n", false)] {
+            write(&sys.join("fs/ext4/sdz/last_error_func"), place);
+            assert_eq!(has_aborted(sys, &gone), aborted, "{place}");
+            assert!(!has_aborted(sys, &mount("xfs", gone.device, "/dev/sdz")));
+        }
         write(&sys.join("fs/ext4/sdz/errors_count"), "no number\n");
         let why = chain(&errors(sys, &gone).expect_err("no number"));
         assert!(why.starts_with("read ") && why.ends_with("errors_count: it is no count of errors"), "{why}");
+    }
+
+    #[test]
+    fn a_target_that_is_gone_or_has_another_filesystem_says_nothing_of_the_mount_below() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |target: PathBuf, device| Mount { target, ..mount("btrfs", device, "/dev/x") };
+        let made_up = DevNo { major: 0, minor: 40 };
+        for covered in [at(folder.path().into(), made_up), at(folder.path().join("gone"), made_up)] {
+            let why = is_shut_down(&covered).expect_err("it is no btrfs");
+            assert!(matches!(why, HostError::Changed { .. }), "{why:?}");
+        }
     }
 
     #[test]
