@@ -21,7 +21,7 @@ use self::mounted::Expected;
 use self::paths::PathCheckup;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
-use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, Stall, VolumeObservation};
+use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
 use crate::host::{DiskReport, Health, Host, Incarnation, RawDisk, chain, timeout};
 use crate::pool::{Fitness, Pool};
 
@@ -34,7 +34,6 @@ struct DiskMemory {
     counters: DiskCounters,
     /// What it reported last; it counts until the disk answers again.
     report: Option<DiskReport>,
-    stall: Stall,
 }
 
 /// Looks at the health of the disks and volumes of a pool, and at the paths that the controller wants checked.
@@ -117,19 +116,15 @@ impl Checkup {
         } else {
             self.filesystems.is_overdue(id, now).then_some("for the state of its filesystems")
         };
-        let path = raw.path.display();
-        let silent =
-            asked.map(|what| format!("{path} was asked {what}, and has not answered for more than {seconds} s"));
+        let silent = asked.map(|what| {
+            format!("{} was asked {what}, and has not answered for more than {seconds} s", raw.path.display())
+        });
         let of = raw.incarnation();
-        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None, stall: Stall::default() };
+        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None };
         let memory = self.disks.entry(id.clone()).or_insert_with(new);
         if memory.of != of {
             *memory = new();
         }
-        let is_stalled = memory.stall.look(self.host.requests(raw), now) >= timeout::DEVICE_TIMEOUT;
-        let stalled =
-            is_stalled.then(|| format!("requests to {path} wait, and none has ended for more than {seconds} s"));
-        let silent = silent.or(stalled);
         // A question that failed once says nothing new: what the disk reported before counts until it reports again.
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());

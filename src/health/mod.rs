@@ -14,7 +14,6 @@ mod history;
 mod observed;
 mod path;
 mod reason;
-mod stall;
 
 pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
@@ -22,4 +21,3 @@ pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use path::{PathKind, WatchedPath};
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};
-pub use stall::Stall;

@@ -16,7 +16,7 @@ use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, Parti
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors, Requests};
+use super::health::{DiskReport, IoErrors};
 use super::port::{
     Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
     TargetKind,
@@ -75,10 +75,6 @@ impl Host for DryHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         self.real.io_errors(disk)
-    }
-
-    fn requests(&self, disk: &RawDisk) -> Option<Requests> {
-        self.real.requests(disk)
     }
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {

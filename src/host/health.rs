@@ -73,15 +73,3 @@ pub struct IoErrors {
     pub errors: u64,
     pub timeouts: u64,
 }
-
-/// Requests to a device, as the kernel counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Requests {
-    /// Since the kernel found it.
-    pub ended: u64,
-    /// That have not ended yet.
-    pub waiting: u64,
-    /// The queues of its driver are counted. A device without queues (device mapper, NVMe multipath) counts up and
-    /// down, and kernels have had paths that forget to count down.
-    pub is_exact: bool,
-}

@@ -9,7 +9,7 @@ use super::array_state::ArrayState;
 use super::block::Disk;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors, Requests};
+use super::health::{DiskReport, IoErrors};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
 
@@ -28,11 +28,6 @@ pub trait Host: Send + Sync + 'static {
 
     /// What the kernel counted of a disk; `None` if it does not count that. Opens no device.
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
-
-    /// The requests to a disk; `None` for a partition. Opens no device.
-    fn requests(&self, _disk: &RawDisk) -> Option<Requests> {
-        None
-    }
 
     /// How an md array is; `None` if the device is none. Opens no device.
     fn array_state(&self, _disk: &RawDisk) -> Option<ArrayState> {

@@ -9,7 +9,7 @@ use super::disk::RealDisk;
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
-use super::health::{DiskReport, IoErrors, Requests};
+use super::health::{DiskReport, IoErrors};
 use super::mount::RealMounts;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
@@ -88,10 +88,6 @@ impl Host for RealHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         sysfs::io_errors(&self.roots, disk)
-    }
-
-    fn requests(&self, disk: &RawDisk) -> Option<Requests> {
-        sysfs::requests(&self.roots, disk)
     }
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {

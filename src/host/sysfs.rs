@@ -16,7 +16,7 @@ use disk::Reader;
 use identity::NumaNodes;
 
 use super::error::HostError;
-use super::health::{IoErrors, Requests};
+use super::health::IoErrors;
 use super::in_use;
 use super::links::DevTree;
 use super::natural_order::natural_order;
@@ -44,11 +44,6 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     in_use::mark(roots, &tree, &mut disks)?;
     offered::mark(&roots.mnt, &tree, &mut disks);
     Ok(disks)
-}
-
-/// The requests to a disk; see [`Host::requests`](super::port::Host::requests).
-pub fn requests(roots: &Roots, disk: &RawDisk) -> Option<Requests> {
-    io_errors::requests(&roots.sys.join("block"), disk)
 }
 
 /// What the kernel counted of a disk; see [`Host::io_errors`](super::port::Host::io_errors).

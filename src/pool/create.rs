@@ -15,8 +15,8 @@ use super::request::{Change, CreateRequest, Selector, WantedUsage, difference};
 use super::view::VolumeView;
 use crate::claim::Rule;
 use crate::device::{
-    DiskId,
-    label::{VolumeRecord, VolumeUsage},
+    DiskId, SetName,
+    label::{Layout, VolumeRecord, VolumeUsage},
 };
 use crate::host::{DEVICE_LOCK_TIMEOUT, FsKind, SHORT_DEVICE_LOCK_TIMEOUT, chain};
 
@@ -37,6 +37,15 @@ pub enum Made {
     Full,
     /// The disk failed, or others kept its lock, before anything of the volume was there.
     Failed(PoolError),
+}
+
+/// The disks of one class, together.
+#[derive(Debug, Default)]
+pub struct ClassDisks {
+    pub size: u64,
+    /// The size of those that can have more than one volume.
+    pub divisible: u64,
+    pub sets: BTreeSet<SetName>,
 }
 
 impl Pool {
@@ -165,13 +174,18 @@ impl Pool {
         }
     }
 
-    /// The classes that sets offer the disks here to, and how large these disks are together.
-    pub fn classes(&self) -> BTreeMap<String, u64> {
-        let mut classes = BTreeMap::new();
+    /// The classes that sets offer the disks here to.
+    pub fn classes(&self) -> BTreeMap<String, ClassDisks> {
+        let mut classes: BTreeMap<String, ClassDisks> = BTreeMap::new();
         for member in self.members() {
-            if let Some(rule) = member.rule() {
-                *classes.entry(rule.class.clone()).or_default() += member.disk_view().map_or(0, |view| view.size);
-            }
+            let (Some(rule), Some(view)) = (member.rule(), member.disk_view()) else { continue };
+            let class = classes.entry(rule.class.clone()).or_default();
+            class.size += view.size;
+            class.divisible += match view.layout {
+                Layout::Carved {} | Layout::Slots { .. } => view.size,
+                Layout::Whole {} | Layout::RawDevice {} => 0,
+            };
+            class.sets.insert(view.set.name);
         }
         classes
     }

@@ -41,7 +41,7 @@ pub use bare::{BareDevice, reads_as_zeros};
 pub use choose::{Capacity, Demand, NoPlace};
 pub use content::Content;
 pub use cordon::{Cordon, CordonChoice, Cordons, Fitness};
-pub use create::{Destination, Made};
+pub use create::{ClassDisks, Destination, Made};
 pub use device_pool::Pool;
 pub use disk::{Opened, PoolDisk, zero};
 pub use earlier::{Earlier, LastSeen, earlier};

@@ -9,7 +9,7 @@ use super::registry::gauges;
 use crate::device::{DiskId, signed};
 use crate::health::Board;
 use crate::host::{Host, IoErrors, RawDisk};
-use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
+use crate::pool::{ClassDisks, DiskView, Pool, Selector, Standing, WantedUsage};
 
 /// The states of a disk, as labels.
 pub const STATES: [&str; 3] = ["ready", "missing", "not_ready"];
@@ -41,8 +41,8 @@ impl DiskMetrics {
             )?,
             classes: gauges(
                 "localpool_class_bytes",
-                "Bytes of a class on this node: the size of its disks, what they can give to new volumes (available), and \
-                 the largest of these.",
+                "Bytes of a class on this node: the size of its disks, of those that can have several volumes (divisible), \
+                 what they can give to new volumes (available), and the largest of these.",
                 &["class", "kind"],
             )?,
         })
@@ -80,12 +80,18 @@ impl DiskMetrics {
 
     pub fn read_classes(&self, pool: &Pool) {
         self.classes.reset();
-        for (class, size) in pool.classes() {
-            let selector = Selector { class: Some(class.clone()), set: None };
-            let [mount, block] =
-                [WantedUsage::Mount(None), WantedUsage::Block].map(|usage| pool.capacity(&selector, usage));
-            let offered = mount.or(block);
-            for (kind, bytes) in [("size", size), ("available", offered.available), ("largest", offered.largest)] {
+        for (class, ClassDisks { size, divisible, sets }) in pool.classes() {
+            let (mut available, mut largest) = (0, 0);
+            for set in sets {
+                let selector = Selector { class: Some(class.clone()), set: Some(set) };
+                let [mount, block] =
+                    [WantedUsage::Mount(None), WantedUsage::Block].map(|usage| pool.capacity(&selector, usage));
+                // Both uses share the space of a set, and two sets have disks of their own.
+                let offered = mount.or(block);
+                (available, largest) = (available + offered.available, offered.largest.max(largest));
+            }
+            let kinds = [("size", size), ("divisible", divisible), ("available", available), ("largest", largest)];
+            for (kind, bytes) in kinds {
                 self.classes.with_label_values(&[class.as_str(), kind]).set(signed(bytes));
             }
         }

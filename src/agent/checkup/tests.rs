@@ -3,7 +3,7 @@ use crate::agent::Reconciler;
 use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, Requests, TargetAccess};
+use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
@@ -125,25 +125,6 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
 }
 
 #[test]
-fn a_disk_whose_requests_wait_and_do_not_end_is_named_when_it_has_had_its_time() {
-    let mut node = node();
-    let idle = Requests { ended: 7, waiting: 0, is_exact: true };
-    node.host.set_requests("fake0", Requests { waiting: 2, ..idle });
-    node.host.set_requests("fake1", idle);
-    node.look();
-    node.host.advance(timeout::DEVICE_TIMEOUT - Duration::from_secs(1));
-    node.look();
-    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
-    node.host.advance(Duration::from_secs(1));
-    assert!(node.look());
-    assert_eq!(node.reasons("fake0"), ["DiskNotAnswering"]);
-    assert_eq!(node.reasons("fake1"), [] as [String; 0]);
-    node.host.set_requests("fake0", Requests { ended: 8, waiting: 2, ..idle });
-    assert!(node.look());
-    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
-}
-
-#[test]
 fn a_disk_that_is_gone_keeps_what_was_wrong_with_it_and_its_counters_begin_again() {
     let mut node = node();
     node.host.set_report("fake0", warning(DiskWarning::Unreliable));
@@ -229,21 +210,6 @@ fn a_volume_that_somebody_unmounts_is_no_mount_point_and_one_that_kubelet_unmoun
     node.board.unmounted(view.id, "/target".as_ref());
     assert!(node.look());
     assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
-}
-
-#[test]
-fn what_covers_a_filesystem_is_not_asked_how_that_is() {
-    let mut node = node();
-    let view = mounted(&node);
-    let target = std::path::Path::new("/target");
-    node.host.mounts().bind("/other".as_ref(), target, TargetAccess::ReadWrite).expect("bound");
-    let read_only = FilesystemState { is_read_only: true, ..FilesystemState::default() };
-    node.host.set_filesystem_state(target, read_only);
-    node.look();
-    assert_eq!(volume_reasons(&node, &view), ["WrongDevice"]);
-    node.host.mounts().unmount(target).expect("unmounted");
-    node.look();
-    assert_eq!(volume_reasons(&node, &view), ["FilesystemReadOnly"], "it is asked again");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, Health, IoErrors, Requests};
+use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::state::StateStore;
@@ -45,7 +45,6 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
-    requests: Mutex<BTreeMap<KernelName, Requests>>,
     arrays: Mutex<BTreeMap<KernelName, ArrayState>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
@@ -74,7 +73,6 @@ impl Default for FakeHost {
             clock: Mutex::default(),
             reports: Mutex::default(),
             io_errors: Mutex::default(),
-            requests: Mutex::default(),
             arrays: Mutex::default(),
             asked: AtomicUsize::default(),
             before_claim: Mutex::default(),
@@ -140,11 +138,6 @@ impl FakeHost {
     /// What the kernel has counted of a disk. Nothing, until this is called.
     pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
         locked(&self.io_errors).insert(name.into(), counted);
-    }
-
-    /// The requests to a disk from now on. Unknown, until this is called.
-    pub fn set_requests(&self, name: &str, requests: Requests) {
-        locked(&self.requests).insert(name.into(), requests);
     }
 
     /// What the kernel says of an md array from now on.
@@ -253,10 +246,6 @@ impl Host for FakeHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         locked(&self.io_errors).get(&disk.name).copied()
-    }
-
-    fn requests(&self, disk: &RawDisk) -> Option<Requests> {
-        locked(&self.requests).get(&disk.name).copied()
     }
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
