@@ -51,17 +51,18 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     stage.volumes.delete(volume).await.expect("deleted");
     is_so(&stage, &name, OrderState::Done, "wiped").await;
     assert!(node.pool().members().is_empty());
-    node.kill().await;
-    node.run(&stage.client);
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    is_so(&stage, &name, OrderState::Done, "wiped").await;
-    assert!(node.pool().members().is_empty(), "it is claimed again");
+    // Before the agent is killed: it writes Events one after the other.
     let uid = stage.caches.pools.get(&name).and_then(|pool| pool.metadata.uid.clone()).expect("stored");
     let ended = until("an Event of its end", async || {
         events(&stage, &uid).await.into_iter().find(|(reason, _)| reason == "DiskOrderDone x1")
     });
     let (_, note) = ended.await;
     assert!(note.contains(disk.as_str()) && note.contains("wiped"), "{note}");
+    node.kill().await;
+    node.run(&stage.client);
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    is_so(&stage, &name, OrderState::Done, "wiped").await;
+    assert!(node.pool().members().is_empty(), "it is claimed again");
     // What the message says.
     let (_, blank) = note.rsplit_once("order Adopt for ").expect("the id of the blank disk");
     order(&stage, &name, &DiskId::named(blank), json!("Adopt")).await;
