@@ -291,8 +291,15 @@ mod tests {
         thread.join().expect("no bug");
     }
 
-    #[test]
-    fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
+    /// An agent on a machine with one disk, whose passes are counted.
+    struct Counted {
+        host: Arc<FakeHost>,
+        passes: Arc<AtomicU64>,
+        agent_handle: AgentHandle,
+        thread: JoinHandle<()>,
+    }
+
+    fn counted() -> Counted {
         let host = Arc::new(FakeHost::default());
         host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
@@ -301,10 +308,16 @@ mod tests {
         let agent = Reconciler::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
         let passes = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&passes);
-        let began = Instant::now();
         let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         });
+        Counted { host, passes, agent_handle, thread }
+    }
+
+    #[test]
+    fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
+        let began = Instant::now();
+        let Counted { host, passes, agent_handle, thread } = counted();
         for event in 0..20_000 {
             let event = match event % 4 {
                 0 => DeviceEvent::Changed { name: format!("sd{event}").into() },
@@ -327,17 +340,7 @@ mod tests {
 
     #[test]
     fn an_order_that_waits_makes_no_pass_due_which_would_try_it_again_at_once() {
-        let host = Arc::new(FakeHost::default());
-        host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
-        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
-        let real = Arc::clone(&host) as Arc<dyn Host>;
-        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
-        let agent = Reconciler::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
-        let passes = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&passes);
-        let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| {
-            counted.fetch_add(1, Ordering::SeqCst);
-        });
+        let Counted { host: _, passes, agent_handle, thread } = counted();
         agent_handle.inventory().expect("it runs");
         let before = passes.load(Ordering::SeqCst);
         for task in [DiskTask::Adopt, DiskTask::Release, DiskTask::GiveUp] {

@@ -1,7 +1,7 @@
 //! What follows for PoolVolumes from the PersistentVolumes that name them, or do not: which claim has a volume, that
 //! nobody has it, and whether the order of a person can be carried out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -54,7 +54,7 @@ impl VolumePlanner {
     pub fn plan(&mut self, view: &View, monotonic: SignedDuration) -> VolumePlan {
         let named: BTreeMap<VolumeId, &PersistentVolume> =
             view.persistent.iter().filter_map(|volume| Some((object::own(volume)?, volume.as_ref()))).collect();
-        let nodes: BTreeMap<NodeName, ()> = view.nodes.iter().map(|node| (node.name_any().into(), ())).collect();
+        let nodes: BTreeSet<NodeName> = view.nodes.iter().map(|node| node.name_any().into()).collect();
         let needs_one = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains_key(id);
         self.0.keep(|id| view.volumes.get(id).is_some_and(|volume| needs_one(id, volume)));
         let (mut plan, mut carried_out) = (VolumePlan::default(), 0);
