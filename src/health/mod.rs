@@ -20,4 +20,4 @@ pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use path::{PathKind, WatchedPath};
-pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};
+pub use reason::{HealthReason, LossScope, REASONS, ReasonRow, Severity, Source, Subject};

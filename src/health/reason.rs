@@ -48,6 +48,18 @@ pub enum Source {
     Cluster,
 }
 
+/// For which volumes a reason says that the volume is lost where it is, as far as a machine can say: the reaction
+/// (`operator/reaction`) counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossScope {
+    Never,
+    /// Volumes of this driver.
+    Own,
+    /// Local PersistentVolumes of other provisioners.
+    Paths,
+    All,
+}
+
 /// A row of the table.
 #[derive(Debug)]
 pub struct ReasonRow {
@@ -240,6 +252,39 @@ impl HealthReason {
         matches!(self, Self::DiskNotAnswering | Self::DiskReadOnly | Self::DiskFailing | Self::DiskSpareLow)
     }
 
+    /// Never: what is only worse than it should be, what comes and goes, what a new mount heals with the data, and what
+    /// a person has to decide. Each reason stands here, so that nobody adds one without saying it.
+    pub fn loss(&self) -> LossScope {
+        match self {
+            Self::DiskMissing
+            | Self::DiskNotReady
+            | Self::DiskNotAnswering
+            | Self::DiskReadOnly
+            | Self::VolumeMissing => LossScope::Own,
+            Self::HostPathNotExist | Self::NotMountPoint => LossScope::Paths,
+            Self::NodeNotReady | Self::NodeGone => LossScope::All,
+            Self::DiskFailing
+            | Self::DiskMediaErrors
+            | Self::DiskIoErrors
+            | Self::DiskSpareLow
+            | Self::DiskWornOut
+            | Self::DiskTemperature
+            | Self::BackgroundWorkFails
+            | Self::Conflict
+            | Self::NotDescribed
+            | Self::WrongDevice
+            | Self::DeviceReadOnly
+            | Self::CapacityAboveDevice
+            | Self::FilesystemReadOnly
+            | Self::FilesystemShutDown
+            | Self::FilesystemErrors
+            | Self::InodesExhausted
+            | Self::MisMatchedVolSize
+            | Self::AgentSilent
+            | Self::Other(_) => LossScope::Never,
+        }
+    }
+
     pub fn hold(&self) -> Duration {
         self.row().map_or(AT_ONCE, |row| row.hold)
     }
@@ -260,6 +305,17 @@ mod tests {
         }
         let later = HealthReason::from("TooWarm".to_owned());
         assert_eq!((later.word(), later.severity()), ("TooWarm", Severity::Inaccessible));
+    }
+
+    #[test]
+    fn what_is_only_worse_or_comes_and_goes_is_no_loss() {
+        for row in REASONS {
+            let reason = HealthReason::from(row.word.to_owned());
+            if reason.loss() != LossScope::Never {
+                assert!(row.severity >= Severity::Inaccessible && row.marks(), "{}", row.word);
+            }
+        }
+        assert_eq!(HealthReason::from("TooWarm".to_owned()).loss(), LossScope::Never);
     }
 
     #[test]

@@ -38,6 +38,8 @@ mod object_key;
 pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
+#[expect(dead_code, unused_imports, reason = "the part that carries the steps out comes next")]
+mod reaction;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
 pub(in crate::operator) mod steady;

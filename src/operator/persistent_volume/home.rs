@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node as KubeNode, NodeSelectorTerm, PersistentVolume};
 use kube::ResourceExt as _;
 
+use crate::api::crd::PoolVolume;
 use crate::api::{Node, node_selector};
 use crate::device::NodeName;
 use crate::volume::TOPOLOGY_KEY;
@@ -44,6 +45,11 @@ impl NodeIndex {
             }
         }
         Self { all, by_value }
+    }
+
+    /// A volume of this driver is where its PoolVolume says.
+    pub fn home_of(&self, persistent: &PersistentVolume, volume: Option<&PoolVolume>) -> Home {
+        volume.map_or_else(|| self.home(persistent), |volume| Home::Node(volume.spec.node.clone()))
     }
 
     pub fn home(&self, volume: &PersistentVolume) -> Home {

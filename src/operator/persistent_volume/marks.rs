@@ -9,6 +9,9 @@ use super::mark_time;
 use crate::health::{HealthReason, REASONS};
 
 pub const FIRST_MARK_TIME: &str = "FirstMarkTime";
+/// Since when the marks that say that the volume is lost are as they are (RFC 3339 in UTC). Not `FirstMarkTime`: that is
+/// the time of the first mark of any kind, which may be weeks old when the disk is lost.
+pub const UNUSABLE_SINCE: &str = "localpool.dev/unusable-since";
 const MARKED: &str = "yes";
 /// How far ahead another machine's clock may be.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -34,10 +37,17 @@ pub fn present(annotations: &BTreeMap<String, String>) -> BTreeSet<HealthReason>
     keys.map(|key| HealthReason::from(key.clone())).collect()
 }
 
-/// What changes where all these reasons hold, and no others; `None`: nothing.
+/// The time that one of these annotations says; `None`: none, or one that lies ahead, so that a clock was wrong.
+pub fn time(annotations: &BTreeMap<String, String>, key: &str, now: Timestamp) -> Option<Timestamp> {
+    annotations.get(key).and_then(|text| mark_time::read(text)).filter(|time| *time <= now + SKEW)
+}
+
+/// What changes where all these reasons hold, and no others; `None`: nothing. `is_lost_by` says which of them say that
+/// the volume is lost.
 pub fn change(
     annotations: &BTreeMap<String, String>,
     reasons: &BTreeSet<HealthReason>,
+    is_lost_by: impl Fn(&HealthReason) -> bool,
     now: Timestamp,
 ) -> Option<MarkChange> {
     let before = present(annotations);
@@ -59,19 +69,29 @@ pub fn change(
         change.annotations.insert(reason.to_string(), None);
         change.unmarked.push(reason.to_string());
     }
-    let first = annotations.get(FIRST_MARK_TIME);
-    let counts = first.and_then(|text| mark_time::read(text)).is_some_and(|time| time <= now + SKEW);
-    if after.is_empty() && first.is_some() {
-        change.annotations.insert(FIRST_MARK_TIME.to_owned(), None);
-    } else if !after.is_empty() && !counts {
-        change.annotations.insert(FIRST_MARK_TIME.to_owned(), Some(mark_time::written(now)));
+    let losses = |all: &BTreeSet<HealthReason>| -> BTreeSet<HealthReason> {
+        all.iter().filter(|reason| is_lost_by(reason)).cloned().collect()
+    };
+    let lost = losses(&after);
+    // A node that comes back takes its mark with it, and its disks have their own time to appear.
+    let is_other_loss = lost != losses(&before);
+    for (key, holds, begins) in
+        [(FIRST_MARK_TIME, !after.is_empty(), false), (UNUSABLE_SINCE, !lost.is_empty(), is_other_loss)]
+    {
+        if !holds && annotations.contains_key(key) {
+            change.annotations.insert(key.to_owned(), None);
+        } else if holds && (begins || time(annotations, key, now).is_none()) {
+            change.annotations.insert(key.to_owned(), Some(mark_time::written(now)));
+        }
     }
     (!change.annotations.is_empty()).then_some(change)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::object::Backing;
     use super::*;
+    use crate::volume::VolumeId;
 
     const NOW: &str = "2026-01-01T00:10:00Z";
     const BEFORE: &str = "2026-01-01T00:00:00Z";
@@ -83,7 +103,8 @@ mod tests {
     /// The annotations after the change, and the words of its Events.
     fn changed(before: &[(&str, &str)], reasons: &[HealthReason]) -> Option<(BTreeMap<String, String>, Vec<String>)> {
         let mut all = annotations(before);
-        let change = change(&all, &reasons.iter().cloned().collect(), NOW.parse().expect("a time"))?;
+        let lost = |reason: &HealthReason| Backing::Volume(VolumeId::of_name("v")).is_lost_by(reason);
+        let change = change(&all, &reasons.iter().cloned().collect(), lost, NOW.parse().expect("a time"))?;
         for (key, value) in change.annotations {
             match value {
                 Some(value) => drop(all.insert(key, value)),
@@ -127,6 +148,25 @@ mod tests {
             "the proposal's form stays"
         );
         assert_eq!(changed(&[("mine", "x")], &[]), None);
+    }
+
+    #[test]
+    fn since_when_a_volume_is_lost_begins_again_with_each_other_loss_and_an_old_mark_does_not_shorten_it() {
+        use HealthReason::{DiskMissing, DiskWornOut, NodeNotReady};
+        let worn = [("DiskWornOut", "yes"), (FIRST_MARK_TIME, BEFORE)];
+        let (all, _) = changed(&worn, &[DiskWornOut, NodeNotReady]).expect("a change");
+        assert_eq!((all[FIRST_MARK_TIME].as_str(), all[UNUSABLE_SINCE].as_str()), (BEFORE, NOW));
+        let mut lost = vec![("NodeNotReady", "yes"), (FIRST_MARK_TIME, BEFORE), (UNUSABLE_SINCE, BEFORE)];
+        assert_eq!(changed(&lost, &[NodeNotReady]), None, "nothing changed");
+        let (all, _) = changed(&lost, &[NodeNotReady, DiskWornOut]).expect("a change");
+        assert_eq!(all[UNUSABLE_SINCE], BEFORE, "no other loss");
+        let (all, _) = changed(&lost, &[DiskMissing]).expect("a change");
+        assert_eq!(all[UNUSABLE_SINCE], NOW, "the node is back, and its disks may follow");
+        let (all, _) = changed(&lost, &[DiskWornOut]).expect("a change");
+        assert!(!all.contains_key(UNUSABLE_SINCE) && all.contains_key(FIRST_MARK_TIME));
+        lost.pop();
+        let (all, _) = changed(&lost, &[NodeNotReady]).expect("an earlier version marked it");
+        assert_eq!(all[UNUSABLE_SINCE], NOW);
     }
 
     #[test]

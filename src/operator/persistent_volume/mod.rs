@@ -12,17 +12,17 @@
 //!
 //! All but `monitor` are pure.
 
-mod home;
+pub(in crate::operator) mod home;
 mod judgement;
 mod mark_time;
-mod marks;
+pub(in crate::operator) mod marks;
 mod monitor;
-mod object;
-mod plan;
+pub(in crate::operator) mod object;
+pub(in crate::operator) mod plan;
 mod refusals;
-mod reserve;
+pub(in crate::operator) mod reserve;
 mod unclaimed;
-mod view;
+pub(in crate::operator) mod view;
 mod volume_plan;
 mod watch_list;
 

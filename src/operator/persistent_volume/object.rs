@@ -6,8 +6,12 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::marks;
+use crate::health::{HealthReason, LossScope};
 use crate::operator::volume::persistent_volumes::PROVISIONED_BY;
 use crate::volume::{DRIVER_NAME, VolumeId};
+
+/// The stem of the annotations of the reaction.
+const OUR_ANNOTATIONS: &str = "localpool.dev/";
 
 /// Where the data of a PersistentVolume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,16 @@ pub enum Backing {
     Volume(VolumeId),
     /// `spec.local`: a path of its node, whoever made the PersistentVolume.
     Path(String),
+}
+
+impl Backing {
+    /// Whether a reason says that the volume is lost where it is.
+    pub fn is_lost_by(&self, reason: &HealthReason) -> bool {
+        match (reason.loss(), self) {
+            (LossScope::All, _) | (LossScope::Own, Self::Volume(_)) | (LossScope::Paths, Self::Path(_)) => true,
+            (LossScope::Never | LossScope::Own | LossScope::Paths, _) => false,
+        }
+    }
 }
 
 /// `None`: another kind of storage, which is not watched.
@@ -41,7 +55,7 @@ pub fn needed(volume: PersistentVolume) -> PersistentVolume {
     let is_watched = backing(&volume).is_some();
     let ObjectMeta { name, uid, resource_version, annotations, deletion_timestamp, .. } = volume.metadata;
     let annotations = annotations.filter(|_| is_watched).map(|mut all| {
-        all.retain(|key, _| marks::is_mark(key) || key == PROVISIONED_BY);
+        all.retain(|key, _| marks::is_mark(key) || key == PROVISIONED_BY || key.starts_with(OUR_ANNOTATIONS));
         all
     });
     let metadata = ObjectMeta { name, uid, resource_version, annotations, deletion_timestamp, ..ObjectMeta::default() };
@@ -60,6 +74,8 @@ pub fn needed(volume: PersistentVolume) -> PersistentVolume {
         }),
         local: spec.local,
         node_affinity: spec.node_affinity,
+        persistent_volume_reclaim_policy: spec.persistent_volume_reclaim_policy,
+        storage_class_name: spec.storage_class_name,
         volume_mode: spec.volume_mode,
         ..PersistentVolumeSpec::default()
     });
@@ -86,7 +102,7 @@ mod tests {
     use super::*;
 
     fn volume(spec: Value) -> PersistentVolume {
-        let annotations = json!({"NotMountPoint": "yes", "FirstMarkTime": "x", "other": "y"});
+        let annotations = json!({"NotMountPoint": "yes", "FirstMarkTime": "x", "other": "y", "localpool.dev/x": "z"});
         let value = json!({"metadata": {"name": "v", "uid": "u", "annotations": annotations}, "spec": spec});
         serde_json::from_value(value).expect("a PersistentVolume")
     }
@@ -105,12 +121,13 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_not_kept_and_what_is_read_is() {
-        let kept =
-            needed(volume(json!({"local": {"path": "/x"}, "mountOptions": ["a"], "capacity": {"storage": "1Gi"}})));
+        let kept = needed(volume(
+            json!({"local": {"path": "/x"}, "mountOptions": ["a"], "storageClassName": "c", "capacity": {"storage": "1Gi"}}),
+        ));
         let annotations: Vec<String> = kept.metadata.annotations.clone().unwrap_or_default().into_keys().collect();
-        assert_eq!(annotations, ["FirstMarkTime", "NotMountPoint"]);
+        assert_eq!(annotations, ["FirstMarkTime", "NotMountPoint", "localpool.dev/x"]);
         let spec = kept.spec.clone().expect("watched");
-        assert!(spec.mount_options.is_none() && spec.capacity.is_some());
+        assert!(spec.mount_options.is_none() && spec.capacity.is_some() && spec.storage_class_name.is_some());
         assert_eq!(backing(&kept), Some(Backing::Path("/x".into())));
         assert_eq!(needed(volume(json!({"nfs": {"path": "/x", "server": "s"}}))).spec, None);
         let mut later = kept.clone();

@@ -77,11 +77,9 @@ impl Planner {
                 Backing::Volume(id) => view.volumes.get(id),
                 Backing::Path(_) => None,
             };
-            let home =
-                match volume.map_or_else(|| index.home(persistent), |volume| Home::Node(volume.spec.node.clone())) {
-                    Home::Node(node) | Home::Gone(node) => node,
-                    Home::NotOne => continue,
-                };
+            let (Home::Node(home) | Home::Gone(home)) = index.home_of(persistent, volume.map(Arc::as_ref)) else {
+                continue;
+            };
             let node = self.node(&home, by_name.get(&home).copied(), now);
             let reported = match (&backing, volume) {
                 (Backing::Volume(_), Some(volume)) => of_status(volume),
@@ -98,7 +96,7 @@ impl Planner {
             };
             homes.insert(home);
             let judgement = judge(node, reported, &marks::present(persistent.annotations()));
-            plan.take(persistent, &judgement, now.wall);
+            plan.take(persistent, &backing, &judgement, now.wall);
             if matches!(backing, Backing::Path(_)) {
                 for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
                     *plan.marked.entry(reason.clone()).or_default() += 1;
@@ -130,9 +128,10 @@ impl Planner {
 }
 
 impl MarkPlan {
-    fn take(&mut self, volume: &Arc<PersistentVolume>, judgement: &Judgement, wall: Timestamp) {
+    fn take(&mut self, volume: &Arc<PersistentVolume>, backing: &Backing, judgement: &Judgement, wall: Timestamp) {
         self.due = self.due.into_iter().chain(judgement.due).min();
-        if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, wall) {
+        let is_lost_by = |reason: &HealthReason| backing.is_lost_by(reason);
+        if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, is_lost_by, wall) {
             self.changes.push((Arc::clone(volume), change));
         }
     }

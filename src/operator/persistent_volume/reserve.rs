@@ -49,7 +49,7 @@ impl ReservePolicy {
 }
 
 /// A claim that exists has a UID, and is somebody's.
-fn is_reservation(claim: &ObjectReference) -> bool {
+pub fn is_reservation(claim: &ObjectReference) -> bool {
     claim.uid.is_none() && claim.name.as_deref().is_some_and(|name| name.starts_with(STEM))
 }
 

@@ -1,0 +1,27 @@
+//! The reaction: where the disk under a StatefulSet's pod is lost, its claim and its pod are deleted, so that the set
+//! makes both elsewhere (docs/reaction.md, ADR 15). No data is deleted. Off unless the administrator, the StorageClass
+//! and the namespace ask for it.
+//!
+//! Takes in the marks of PersistentVolumes, and what the API server has of claims, sets and pods; gives out the steps of
+//! one pass. What is under way is a record in an annotation of the PersistentVolume, and nowhere else.
+//!
+//! ```text
+//! marked (volumes, from the stores) ─▶ tally (bad nodes) ─▶ decide ─▶ steps
+//!                                                             ▲
+//! live (what is read of one volume's pod, claim and set) ─────┘
+//! ```
+//!
+//! All of these are pure.
+
+mod decide;
+mod gates;
+mod live;
+mod marked;
+mod record;
+mod settings;
+mod tally;
+mod under_way;
+mod view;
+mod why;
+
+pub use self::settings::{ReactionMode, ReactionSettings};

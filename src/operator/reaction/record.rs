@@ -1,0 +1,103 @@
+//! What is kept of a reaction that has begun: an annotation of the PersistentVolume, in JSON. All else is looked up, so
+//! that a controller that takes over goes on with what is.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+
+/// A reaction that is under way.
+pub const RECORD: &str = "localpool.dev/reaction";
+/// The last one that ended.
+pub const REACTED: &str = "localpool.dev/reacted";
+
+/// An object of the namespace that the record names, or a Node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NamedUid {
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ClaimUid {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReactionRecord {
+    pub claim: ClaimUid,
+    pub set: NamedUid,
+    /// The name of the set's pod that uses the claim.
+    pub pod: String,
+    /// `None`: the Node does not exist any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NamedUid>,
+    /// The mark that counted.
+    pub reason: String,
+    /// The reclaim policy of the PersistentVolume before.
+    pub policy: String,
+    pub began: Timestamp,
+    /// It was switched off before the pod was whole again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopped: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl ReactionRecord {
+    /// The value of the annotation.
+    pub fn written(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// The record of the reaction that is under way; an error: it cannot be read, so nobody knows what was done.
+pub fn under_way(volume: &PersistentVolume) -> Option<Result<ReactionRecord, serde_json::Error>> {
+    volume.annotations().get(RECORD).map(|text| serde_json::from_str(text))
+}
+
+/// The last one that ended, if it can be read.
+pub fn reacted(volume: &PersistentVolume) -> Option<ReactionRecord> {
+    volume.annotations().get(REACTED).and_then(|text| serde_json::from_str(text).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with(value: &str) -> PersistentVolume {
+        let value = json!({"metadata": {"name": "pv", "annotations": {RECORD: value, REACTED: value}}});
+        serde_json::from_value(value).expect("a PersistentVolume")
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_is_written_and_an_unknown_one_is_an_error() {
+        let record = ReactionRecord {
+            claim: ClaimUid { namespace: "db".into(), name: "data-db-1".into(), uid: "c".into() },
+            set: NamedUid { name: "db".into(), uid: "s".into() },
+            pod: "db-1".into(),
+            node: Some(NamedUid { name: "n".into(), uid: "u".into() }),
+            reason: "DiskMissing".into(),
+            policy: "Delete".into(),
+            began: "2026-01-01T00:00:00Z".parse().expect("a time"),
+            stopped: false,
+        };
+        let written = record.written();
+        assert!(!written.contains("stopped"), "{written}");
+        let read = under_way(&with(&written)).expect("a record").expect("it can be read");
+        assert_eq!((&read, reacted(&with(&written)).as_ref()), (&record, Some(&record)));
+        let gone = ReactionRecord { node: None, stopped: true, ..record };
+        assert_eq!(reacted(&with(&gone.written())), Some(gone));
+        assert!(under_way(&with("yes")).expect("there is one").is_err());
+        assert_eq!(reacted(&with("yes")), None);
+        assert!(under_way(&PersistentVolume::default()).is_none());
+    }
+}

@@ -1,0 +1,104 @@
+//! What follows for a volume that has a record. The steps are found by what is there: one that was done is not done
+//! again, whoever did it.
+
+use super::gates;
+use super::live::{EvictionAnswer, LiveFacts, PodFacts};
+use super::marked::MarkedVolume;
+use super::record::ReactionRecord;
+use super::settings::ReactionMode;
+use super::view::{Deed, PodRef, ReactionView};
+use super::why::Why;
+use crate::operator::steady::Lasting;
+
+pub fn next(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, view: &ReactionView) -> Deed {
+    let old = live.claim.as_ref().filter(|claim| claim.uid == record.claim.uid);
+    if old.is_some_and(|claim| !claim.is_deleted) {
+        return claim_lives(volume, record, live, view);
+    }
+    let is_on = view.settings.mode == ReactionMode::On && volume.class.is_chosen && live.namespace.is_chosen;
+    let set = live.set.as_ref().filter(|set| set.uid == record.set.uid && set.wants(&record.pod));
+    let Some(set) = set.filter(|_| is_on) else { return Deed::Stop(record.clone()) };
+    let of_set = |pod: &&PodFacts| pod.name == record.pod && pod.set.as_ref() == Some(&set.uid);
+    let pod = live.pods.iter().find(of_set);
+    match (old, &live.claim, pod) {
+        // Of a set with OrderedReady, the pod of a lower ordinal may have to be ready first.
+        (_, None, None) => Deed::Report(Why::WaitsForReady),
+        (Some(_), _, None) => Deed::Report(Why::WaitsForClaim),
+        (Some(_), _, Some(pod)) if pod.node.is_none() => Deed::Report(Why::WaitsForClaim),
+        (None, Some(claim), _) if !claim.is_bound => Deed::Report(Why::WaitsForBinding),
+        (None, Some(_), Some(pod)) if pod.is_ready && !pod.is_deleted => Deed::Finish(record.clone()),
+        (None, Some(_), _) => Deed::Report(Why::WaitsForReady),
+        (_, _, Some(pod)) if pod.is_deleted => Deed::Report(Why::WaitsForPod),
+        (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Report(Why::Paused),
+        (_, _, Some(_)) if is_other_claim_alive(volume, record, view) => Deed::Report(Why::WaitsForClaim),
+        // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the set look.
+        (_, _, Some(pod)) => Deed::Evict(pod.reference(&record.claim.namespace)),
+    }
+}
+
+/// The claim is still there, so all can be taken back.
+fn claim_lives(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, view: &ReactionView) -> Deed {
+    let cancel = |why| Deed::Cancel(record.clone(), why);
+    if view.settings.mode != ReactionMode::On {
+        return cancel(Why::SwitchedOff);
+    }
+    if view.nodes.are_many(view.settings.max_bad_nodes) {
+        return cancel(Why::ManyNodesBad);
+    }
+    // A controller that has just taken over knows too little yet, to go on or to take it back.
+    if !gates::is_seen(volume, view) && !volume.losses.is_empty() {
+        return Deed::Report(Why::Recovering);
+    }
+    if view.clock != Lasting::Yes(()) {
+        return Deed::Report(Why::ClockJumped);
+    }
+    if let Err(why) = gates::lost(volume, view) {
+        return cancel(why);
+    }
+    match gates::live(volume, live, view) {
+        Err(why) => cancel(why),
+        Ok(target) if target.pod.name != record.pod || target.set.uid != record.set.uid => cancel(Why::ClaimElsewhere),
+        Ok(_) if node_uid(record) != live.node.as_deref() => cancel(Why::NodeIsBack),
+        Ok(_) if !keeps_data(volume) => cancel(Why::ClaimElsewhere),
+        Ok(target) => match live.eviction {
+            None => Deed::AskEviction(target.pod.reference(&record.claim.namespace)),
+            Some(EvictionAnswer::Refused) => cancel(Why::BudgetExhausted),
+            Some(EvictionAnswer::Allowed) => Deed::DeleteClaim(record.claim.clone()),
+        },
+    }
+}
+
+fn node_uid(record: &ReactionRecord) -> Option<&str> {
+    record.node.as_ref().map(|node| node.uid.as_str())
+}
+
+/// Without this policy, the deletion of the claim would delete the volume.
+fn keeps_data(volume: &MarkedVolume) -> bool {
+    let spec = volume.volume.spec.as_ref();
+    spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()) == Some("Retain")
+}
+
+/// Another volume of the same pod has begun and its claim lives: if the pod came back now, that claim would tie it, and
+/// this volume's new claim, to the node.
+fn is_other_claim_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &ReactionView) -> bool {
+    let others = view.volumes.iter().filter(|other| other.uid != volume.uid);
+    others.filter_map(|other| Some((other, other.record.as_ref()?.as_ref().ok()?))).any(|(other, others)| {
+        let claim_lives = |live: &LiveFacts| {
+            live.claim.as_ref().is_some_and(|claim| claim.uid == others.claim.uid && !claim.is_deleted)
+        };
+        others.set.uid == record.set.uid
+            && others.pod == record.pod
+            && view.live.get(&other.uid).is_none_or(claim_lives)
+    })
+}
+
+impl PodFacts {
+    pub fn reference(&self, namespace: &str) -> PodRef {
+        PodRef {
+            namespace: namespace.to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+}

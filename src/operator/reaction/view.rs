@@ -1,0 +1,70 @@
+//! What one decision takes in, and the steps that it gives out.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::live::LiveFacts;
+use super::marked::MarkedVolume;
+use super::record::{ClaimUid, ReactionRecord};
+use super::settings::ReactionSettings;
+use super::tally::NodeTally;
+use super::why::Why;
+use crate::operator::steady::Lasting;
+
+/// Maps are by the UID of the PersistentVolume.
+#[derive(Debug)]
+pub struct ReactionView {
+    pub now: Timestamp,
+    pub settings: ReactionSettings,
+    /// In the order in which they are looked at: those whose last look is longest ago first.
+    pub volumes: Vec<MarkedVolume>,
+    pub nodes: NodeTally,
+    /// Whether this process has seen the volume's marks for a minute.
+    pub seen: BTreeMap<String, Lasting<()>>,
+    /// Whether the bad nodes have been few for the interval.
+    pub calm: Lasting<()>,
+    /// Whether wall clock and monotonic clock have agreed for the interval.
+    pub clock: Lasting<()>,
+    /// What was read in this pass.
+    pub live: BTreeMap<String, LiveFacts>,
+}
+
+/// A pod as it was read: another one of that name, or a later state of this one, is not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub resource_version: String,
+}
+
+/// What is done about one volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Read `LiveFacts`, and decide again.
+    Look,
+    /// Ask whether the pod could be evicted, and decide again.
+    AskEviction(PodRef),
+    /// Keep the data (policy `Retain`), and write the record.
+    Begin(ReactionRecord),
+    DeleteClaim(ClaimUid),
+    Evict(PodRef),
+    /// Take it back: the claim lives, the policy becomes what it was.
+    Cancel(ReactionRecord, Why),
+    /// The pod is whole elsewhere: the record becomes `reacted`.
+    Finish(ReactionRecord),
+    /// It was switched off, or the set does not want the pod any more: the record becomes `reacted`, and says that it
+    /// stopped.
+    Stop(ReactionRecord),
+    /// Delete the PersistentVolume, which nobody has.
+    DeleteVolume,
+    Report(Why),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReactionStep {
+    /// The UID of the PersistentVolume.
+    pub volume: String,
+    pub deed: Deed,
+}

@@ -1,0 +1,90 @@
+//! Why a volume is not reacted to, or not yet.
+
+macro_rules! whys {
+    ($($why:ident: $sentence:literal;)+) => {
+        /// In the order in which they are checked: the first that holds is reported.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Why {
+            $($why,)+
+        }
+
+        impl Why {
+            pub const ALL: &[Self] = &[$(Self::$why,)+];
+
+            /// The reason of the condition, and the label of the metric.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$why => stringify!($why),)+
+                }
+            }
+
+            /// What a person reads.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$why => $sentence,)+
+                }
+            }
+        }
+    };
+}
+
+whys! {
+    ClassNotChosen: "The StorageClass does not have the label localpool.dev/reaction=StatefulSet.";
+    MarkNotCounted: "No mark of the volume says that it is lost: a person decides.";
+    Recovering: "The volume may come back: the interval has not passed.";
+    NodeNotFenced: "The node is not ready, and may still write to the volume. If the machine is off and stays off, give \
+        the Node the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";
+    NodeIsBack: "The node is back: its marks are about to go.";
+    NobodyKnows: "The agent of the node does not answer, so nobody knows whether the volume is lost.";
+    ClockJumped: "The clock of the controller has jumped: the interval begins again.";
+    ManyNodesBad: "More nodes are bad than maxBadNodes allows, or were a moment ago: a split of the network looks like \
+        this.";
+    TooManyAtOnce: "As many volumes as atOnce allows are under way.";
+    TooManyInAnHour: "As many volumes as perHour allows have begun within an hour.";
+    Paused: "The annotation localpool.dev/reaction-pause is on the volume, its claim, its StatefulSet or its namespace.";
+    ImmediateBinding: "The StorageClass has volumeBindingMode Immediate: a new claim may be bound where the pod cannot \
+        run.";
+    RecordUnreadable: "The annotation localpool.dev/reaction cannot be read, so nobody knows what was done. Look at claim \
+        and pod, then remove the annotation.";
+    NamespaceNotChosen: "The Namespace does not have the label localpool.dev/reaction=StatefulSet.";
+    ClaimElsewhere: "The claim is another one, is bound to another volume, or is being deleted.";
+    NoPod: "No pod uses the claim.";
+    OtherPodUsesClaim: "Several pods use the claim.";
+    NotStatefulSet: "The pod that uses the claim belongs to no StatefulSet: nobody would make the claim again. Move it by \
+        hand: docs/troubleshooting.md, \"A disk is missing, and stays so\".";
+    NotFromTemplate: "The claim is not made from a volumeClaimTemplate of the StatefulSet: nobody would make it again.";
+    SetEnds: "The StatefulSet is being deleted, or does not want this pod any more.";
+    OnlyReplica: "The StatefulSet has one replica: there may be no other copy of the data.";
+    SetBusy: "Another volume of the StatefulSet is under way.";
+    SetNotHealthy: "Fewer than half of the StatefulSet's pods would be ready without this one.";
+    BudgetExhausted: "A PodDisruptionBudget does not allow the eviction of the pod now.";
+    DryRun: "Mode DryRun: in mode On, its claim and its pod would be deleted now.";
+    SwitchedOff: "The reaction is not in mode On any more.";
+    WaitsForPod: "The claim is deleted; its pod has not ended yet. If the node hangs: power it off, then give the Node the \
+        taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";
+    WaitsForClaim: "The claim is being deleted.";
+    WaitsForBinding: "The new claim is not bound: no node may have room for it.";
+    WaitsForReady: "The new claim is bound; its pod is not ready yet.";
+    MadeByHand: "Nobody says that it made this PersistentVolume, so nobody would make it again: a person deletes it.";
+    HasData: "The PersistentVolume is released and may have data: a person deletes it.";
+}
+
+impl Why {
+    /// Whether a person is told about it; the others are only counted.
+    pub fn is_reported(self) -> bool {
+        !matches!(self, Self::ClassNotChosen | Self::MarkNotCounted | Self::Recovering | Self::NodeIsBack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_says_in_a_sentence_why_and_what_a_person_can_do() {
+        for why in Why::ALL {
+            let sentence = why.sentence();
+            assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", why.word());
+        }
+    }
+}
