@@ -135,3 +135,6 @@ fn unbound(volume: &MarkedVolume, view: &ReactionView) -> Result<(), Why> {
     let claim = volume.volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     if claim.is_none_or(is_reservation) { Ok(()) } else { Err(Why::ClaimElsewhere) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,135 @@ pub fn home_state(node: Option<&Node>, pool: Option<&DevicePool>) -> HomeState {
         (NodeReadiness::Ready, _) => HomeState::Ready,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tally::NodeTally;
+    use super::*;
+    use crate::device::NodeName;
+    use crate::operator::reaction::sample::{minutes_ago, now};
+
+    fn node(name: &str, ready: &str, taint: Option<&str>) -> Arc<Node> {
+        let taints = taint.map(|key| json!([{"key": key, "value": "nodeshutdown", "effect": "NoExecute"}]));
+        let value = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {"taints": taints},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        Arc::new(serde_json::from_value(value).expect("a Node"))
+    }
+
+    fn pool(name: &str, ready: &str) -> Arc<DevicePool> {
+        let ready = json!({"type": "Ready", "status": ready, "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let value = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": name},
+            "spec": {}, "status": {"conditions": [ready]}});
+        Arc::new(serde_json::from_value(value).expect("a DevicePool"))
+    }
+
+    /// A local PersistentVolume of the class `chosen`, on this node.
+    fn path(name: &str, node: &str, phase: &str, annotations: Value) -> Arc<PersistentVolume> {
+        let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        let value = json!({
+            "metadata": {"name": name, "uid": name, "annotations": annotations},
+            "spec": {
+                "local": {"path": "/x"},
+                "storageClassName": "chosen",
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+            },
+            "status": {"phase": phase},
+        });
+        Arc::new(serde_json::from_value(value).expect("a PersistentVolume"))
+    }
+
+    fn gone_since(minutes: i64) -> Value {
+        let since = minutes_ago(minutes).to_string();
+        json!({"NodeGone": "yes", "FirstMarkTime": since, "localpool.dev/unusable-since": since})
+    }
+
+    fn class(name: &str, label: Value, mode: &str) -> Arc<StorageClass> {
+        let value = json!({"metadata": {"name": name, "labels": label}, "provisioner": "x", "volumeBindingMode": mode});
+        Arc::new(serde_json::from_value(value).expect("a StorageClass"))
+    }
+
+    #[test]
+    fn a_node_is_what_its_object_its_taint_and_its_agent_say() {
+        let state =
+            |node: Option<Arc<Node>>, pool: Option<Arc<DevicePool>>| home_state(node.as_deref(), pool.as_deref());
+        let ready = || Some(node("n", "True", None));
+        assert_eq!(state(None, Some(pool("n", "True"))), HomeState::Gone);
+        assert_eq!(state(ready(), Some(pool("n", "True"))), HomeState::Ready);
+        assert_eq!(state(ready(), Some(pool("n", "Unknown"))), HomeState::Silent);
+        assert_eq!(state(ready(), None), HomeState::Silent, "nobody says that its agent answers");
+        assert_eq!(state(Some(node("n", "Unknown", None)), Some(pool("n", "True"))), HomeState::NotReady);
+        assert_eq!(state(Some(node("n", "Unknown", Some("gpu"))), None), HomeState::NotReady);
+        assert_eq!(state(Some(node("n", "Unknown", Some(OUT_OF_SERVICE))), None), HomeState::Fenced);
+        assert_eq!(state(Some(node("n", "True", Some(OUT_OF_SERVICE))), Some(pool("n", "True"))), HomeState::Ready);
+    }
+
+    #[test]
+    fn only_what_is_lost_or_has_a_record_is_looked_at() {
+        let since = |key: &str| json!({key: "yes", "FirstMarkTime": "2026-01-01T11:00:00Z"});
+        let view = View {
+            persistent: vec![
+                path("well", "n", "Bound", json!({})),
+                path("small", "n", "Bound", since("MisMatchedVolSize")),
+                path("lost", "n", "Bound", since("HostPathNotExist")),
+                path("begun", "n", "Bound", json!({record::RECORD: "?", PAUSE: ""})),
+                path("ended", "n", "Bound", json!({record::REACTED: "{}"})),
+            ],
+            nodes: vec![node("n", "True", None)],
+            pools: vec![pool("n", "True")],
+            ..View::default()
+        };
+        let classes = [class("chosen", json!({LABEL: LABEL_VALUE}), "Immediate")];
+        let marked = marked_volumes(&view, &classes, now());
+        let names: Vec<&str> = marked.iter().map(|volume| volume.uid.as_str()).collect();
+        assert_eq!(names, ["lost", "begun"], "what ended and cannot be read says nothing");
+        assert_eq!(marked[0].lost_since, None, "the monitor has not written it yet");
+        assert!(marked[1].record.as_ref().is_some_and(Result::is_err) && marked[1].is_paused);
+        assert_eq!(marked[0].class, ClassFacts { is_chosen: true, is_immediate: true });
+        let other = [class("chosen", json!({LABEL: "Deployment"}), "WaitForFirstConsumer")];
+        assert_eq!(marked_volumes(&view, &other, now())[0].class, ClassFacts::default());
+    }
+
+    #[test]
+    fn bad_are_nodes_that_are_not_ready_or_silent_and_those_with_a_lost_volume_of_a_claim() {
+        let since = |minutes| gone_since(minutes);
+        let view = |persistent: Vec<Arc<PersistentVolume>>| View {
+            persistent,
+            nodes: vec![node("a", "True", None), node("b", "Unknown", None), node("c", "True", None)],
+            pools: vec![pool("a", "True"), pool("b", "True"), pool("c", "Unknown")],
+            ..View::default()
+        };
+        let tally = |persistent| {
+            let view = view(persistent);
+            let tally = NodeTally::of(&view, &marked_volumes(&view, &[], now()), now());
+            (tally.bad, tally.all)
+        };
+        assert_eq!(tally(vec![]), (2, 3));
+        let lost = json!({"HostPathNotExist": "yes"});
+        assert_eq!(tally(vec![path("v", "a", "Bound", lost.clone())]), (3, 3));
+        assert_eq!(tally(vec![path("v", "a", "Released", lost)]), (2, 3), "it was dealt with");
+        assert_eq!(tally(vec![path("v", "gone", "Bound", since(59))]), (3, 4));
+        assert_eq!(tally(vec![path("v", "gone", "Bound", since(61))]), (2, 4), "whoever deletes a Node means it");
+    }
+
+    #[test]
+    fn one_bad_node_is_never_many_and_a_tenth_of_them_is_not() {
+        let are_many = |bad, all| NodeTally { bad, all }.are_many(10);
+        assert!(!are_many(1, 1) && !are_many(1, 3) && are_many(2, 3));
+        assert!(!are_many(10, 100) && are_many(11, 100));
+        assert!(NodeTally { bad: 2, all: 100 }.are_many(0));
+    }
+
+    #[test]
+    fn a_volume_of_a_deleted_node_keeps_its_name() {
+        let view = View { persistent: vec![path("v", "x", "Bound", gone_since(5))], ..View::default() };
+        let marked = marked_volumes(&view, &[], now());
+        assert_eq!((marked[0].node.clone(), marked[0].home), (NodeName::from("x"), HomeState::Gone));
+        assert_eq!(marked[0].lost_since, Some(minutes_ago(5)));
+    }
+}

@@ -18,6 +18,8 @@ mod gates;
 mod live;
 mod marked;
 mod record;
+#[cfg(test)]
+mod sample;
 mod settings;
 mod tally;
 mod under_way;

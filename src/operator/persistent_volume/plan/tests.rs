@@ -84,9 +84,9 @@ fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_a
     let plan = planner.plan(&view("Unknown", &volume), at(10));
     assert_eq!((words(&plan), plan.due), (vec![], Some(SignedDuration::from_secs(50))));
     assert_eq!(words(&planner.plan(&view("Unknown", &volume), at(60))), ["v: NodeNotReady"]);
-    let mut marked = (*volume).clone();
+    let (mut marked, since) = ((*volume).clone(), "2026-01-01T00:01:00Z");
     marked.metadata.annotations = Some(
-        [("NodeNotReady", "yes"), ("FirstMarkTime", "2026-01-01T00:01:00Z")]
+        [("NodeNotReady", "yes"), (marks::FIRST_MARK_TIME, since), (marks::UNUSABLE_SINCE, since)]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into(),
     );

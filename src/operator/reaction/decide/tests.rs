@@ -1,0 +1,428 @@
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::PersistentVolume;
+
+use super::super::live::{ClaimFacts, PodFacts};
+use super::super::marked::HomeState;
+use super::super::sample::{live, lost, minutes_ago, pod, view};
+use super::super::tally::NodeTally;
+use super::super::view::PodRef;
+use super::*;
+use crate::health::HealthReason;
+use crate::operator::steady::Lasting;
+
+const WAIT: Lasting<()> = Lasting::In(SignedDuration::from_secs(1));
+
+fn deeds(view: &ReactionView) -> Vec<Deed> {
+    decide(view).into_iter().map(|step| step.deed).collect()
+}
+
+fn deed(view: &ReactionView) -> Deed {
+    let all = deeds(view);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.into_iter().next().expect("one")
+}
+
+/// The record that begins here.
+fn begun(view: &ReactionView) -> ReactionRecord {
+    match deed(view) {
+        Deed::Begin(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Carried out: the record is written, and the data is kept.
+fn with_record(volume: MarkedVolume) -> MarkedVolume {
+    let record = begun(&view(vec![volume.clone()]));
+    let mut volume = volume.with(|volume| retain(volume));
+    volume.record = Some(Ok(record));
+    volume
+}
+
+fn retain(volume: &mut PersistentVolume) {
+    volume.spec.as_mut().expect("set").persistent_volume_reclaim_policy = Some("Retain".to_owned());
+}
+
+/// The same view, and what a test changes in what was read of its only volume.
+fn changed(volume: &MarkedVolume, change: impl FnOnce(&mut LiveFacts)) -> ReactionView {
+    let mut view = view(vec![volume.clone()]);
+    change(view.live.get_mut(&volume.uid).expect("looked at"));
+    view
+}
+
+fn in_mode(mode: ReactionMode, mut view: ReactionView) -> ReactionView {
+    view.settings.mode = mode;
+    view
+}
+
+fn reference(pod: &PodFacts) -> PodRef {
+    pod.reference("db")
+}
+
+fn of_pod(live: &mut LiveFacts, change: impl FnOnce(&mut PodFacts)) {
+    change(live.pods.iter_mut().find(|pod| pod.uses_claim).expect("it uses the claim"));
+}
+
+#[test]
+fn a_lost_volume_is_looked_at_its_budget_is_asked_and_then_it_begins() {
+    let volume = lost("a", 1);
+    let mut view = view(vec![volume.clone()]);
+    let read = view.live.remove(&volume.uid).expect("looked at");
+    assert_eq!(deed(&view), Deed::Look);
+    view.live.insert(volume.uid.clone(), LiveFacts { eviction: None, ..read.clone() });
+    assert_eq!(deed(&view), Deed::AskEviction(reference(&PodFacts { uses_claim: true, ..pod("a", 1) })));
+    view.live.insert(volume.uid.clone(), read);
+    let record = begun(&view);
+    assert_eq!(
+        (record.claim.name.as_str(), record.pod.as_str(), record.policy.as_str()),
+        ("data-a-1", "a-1", "Delete")
+    );
+    assert_eq!((record.reason.as_str(), record.began), ("DiskMissing", view.now));
+}
+
+#[test]
+fn what_was_read_of_another_state_of_the_volume_decides_nothing() {
+    for change in [
+        |live: &mut LiveFacts| live.volume = None,
+        |live: &mut LiveFacts| {
+            let found = live.volume.as_mut().expect("set");
+            Arc::make_mut(found).metadata.resource_version = Some("2".to_owned());
+        },
+    ] {
+        assert_eq!(deeds(&changed(&lost("a", 1), change)), []);
+        assert_eq!(deeds(&changed(&with_record(lost("a", 1)), change)), []);
+    }
+}
+
+#[test]
+fn nothing_is_deleted_unless_mode_class_and_namespace_ask_for_it() {
+    let volume = lost("a", 1);
+    assert_eq!(deeds(&in_mode(ReactionMode::Off, view(vec![volume.clone()]))), []);
+    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Report(Why::DryRun));
+    let mut not_chosen = volume.clone();
+    not_chosen.class.is_chosen = false;
+    assert_eq!(deed(&view(vec![not_chosen])), Deed::Report(Why::ClassNotChosen));
+    let view = changed(&volume, |live| live.namespace.is_chosen = false);
+    assert_eq!(deed(&view), Deed::Report(Why::NamespaceNotChosen));
+}
+
+/// A view for each reason why a volume does not begin.
+fn held(why: Why) -> Option<ReactionView> {
+    let volume = lost("a", 1);
+    let with = |change: &dyn Fn(&mut MarkedVolume)| {
+        let mut volume = volume.clone();
+        change(&mut volume);
+        view(vec![volume])
+    };
+    let view_with = |change: &dyn Fn(&mut ReactionView)| {
+        let mut view = view(vec![volume.clone()]);
+        change(&mut view);
+        view
+    };
+    let live_with = |change: &dyn Fn(&mut LiveFacts)| changed(&volume, change);
+    let path = |phase: &str| {
+        let phase = phase.to_owned();
+        let mut volume = volume.clone().with(|volume| volume.status.as_mut().expect("set").phase = Some(phase));
+        volume.backing = Backing::Path("/x".to_owned());
+        volume
+    };
+    Some(match why {
+        Why::ClassNotChosen => with(&|volume| volume.class.is_chosen = false),
+        // It is in no view: it has no loss.
+        Why::MarkNotCounted => return None,
+        Why::Recovering => with(&|volume| volume.lost_since = Some(minutes_ago(4))),
+        Why::NodeNotFenced => with(&|volume| volume.home = HomeState::NotReady),
+        Why::NodeIsBack => with(&|volume| volume.losses = [HealthReason::NodeNotReady].into()),
+        Why::NobodyKnows => with(&|volume| volume.home = HomeState::Silent),
+        Why::ClockJumped => view_with(&|view| view.clock = WAIT),
+        Why::ManyNodesBad => view_with(&|view| view.nodes = NodeTally { bad: 3, all: 20 }),
+        Why::TooManyAtOnce => view(vec![volume.clone(), with_record(lost("b", 0))]),
+        Why::TooManyInAnHour => {
+            let before = (0..4).map(|ordinal| {
+                let mut volume = with_record(lost(&format!("b{ordinal}"), 1));
+                volume.reacted = volume.record.take().and_then(Result::ok);
+                volume.losses.clear();
+                volume
+            });
+            view(before.chain([volume.clone()]).collect())
+        }
+        Why::Paused => with(&|volume| volume.is_paused = true),
+        Why::ImmediateBinding => with(&|volume| volume.class.is_immediate = true),
+        Why::RecordUnreadable => with(&|volume| volume.record = Some(Err("no JSON".to_owned()))),
+        Why::NamespaceNotChosen => live_with(&|live| live.namespace.is_chosen = false),
+        Why::ClaimElsewhere => live_with(&|live| live.claim.as_mut().expect("set").uid = "another".to_owned()),
+        Why::NoPod => live_with(&|live| live.pods.retain(|pod| !pod.uses_claim)),
+        Why::OtherPodUsesClaim => live_with(&|live| live.pods[1].uses_claim = true),
+        Why::NotStatefulSet => live_with(&|live| of_pod(live, |pod| pod.set = None)),
+        Why::NotFromTemplate => live_with(&|live| live.set.as_mut().expect("set").templates = vec!["other".to_owned()]),
+        Why::SetEnds => live_with(&|live| live.set.as_mut().expect("set").first_ordinal = 2),
+        Why::OnlyReplica => live_with(&|live| {
+            let set = live.set.as_mut().expect("set");
+            (set.replicas, set.first_ordinal) = (1, 1);
+        }),
+        Why::SetBusy => {
+            let mut view = view(vec![volume.clone(), with_record(lost("a", 0))]);
+            view.settings.at_once = 2;
+            view
+        }
+        Why::SetNotHealthy => live_with(&|live| live.pods[1].is_ready = false),
+        Why::BudgetExhausted => live_with(&|live| live.eviction = Some(EvictionAnswer::Refused)),
+        Why::DryRun => in_mode(ReactionMode::DryRun, view(vec![volume.clone()])),
+        Why::MadeByHand => view(vec![path("Available")]).also_lost(),
+        Why::HasData => view(vec![path("Released")]).also_lost(),
+        // Of what is under way: `waits`.
+        Why::SwitchedOff | Why::WaitsForPod | Why::WaitsForClaim | Why::WaitsForBinding | Why::WaitsForReady => {
+            return None;
+        }
+    })
+}
+
+impl ReactionView {
+    /// A path is lost by other marks than a disk.
+    fn also_lost(mut self) -> Self {
+        for volume in &mut self.volumes {
+            volume.losses = [HealthReason::HostPathNotExist].into();
+        }
+        self
+    }
+}
+
+#[test]
+fn each_why_has_a_view_that_gives_it() {
+    for why in Why::ALL {
+        let Some(view) = held(*why) else { continue };
+        let steps = decide(&view);
+        let ours = steps.iter().find(|step| step.volume == "pv-a-1").unwrap_or_else(|| panic!("{why:?}: {steps:?}"));
+        assert_eq!(ours.deed, Deed::Report(*why), "{steps:?}");
+    }
+}
+
+#[test]
+fn a_node_is_lost_when_it_is_gone_or_fenced_and_not_before() {
+    let with = |home, losses: &[HealthReason], node: Option<&str>| {
+        let mut volume = lost("a", 1);
+        (volume.home, volume.losses) = (home, losses.iter().cloned().collect());
+        let view = changed(&volume, |live| live.node = node.map(str::to_owned));
+        deed(&view)
+    };
+    use HealthReason::{DiskMissing, NodeGone, NodeNotReady};
+    let begins = |deed| matches!(deed, Deed::Begin(_));
+    assert!(begins(with(HomeState::Gone, &[NodeGone], None)));
+    assert_eq!(with(HomeState::Gone, &[NodeGone], Some("new")), Deed::Report(Why::NodeIsBack), "the watch was late");
+    assert_eq!(with(HomeState::Gone, &[DiskMissing], None), Deed::Report(Why::Recovering), "it is marked soon");
+    assert!(begins(with(HomeState::Fenced, &[NodeNotReady], Some("u"))));
+    assert_eq!(with(HomeState::NotReady, &[NodeNotReady, DiskMissing], Some("u")), Deed::Report(Why::NodeNotFenced));
+    assert_eq!(with(HomeState::Silent, &[DiskMissing], Some("u")), Deed::Report(Why::NobodyKnows));
+    assert!(begins(with(HomeState::Ready, &[DiskMissing, NodeNotReady], Some("u"))));
+}
+
+#[test]
+fn the_claim_goes_before_the_pod_and_the_data_is_kept_before_both() {
+    let volume = with_record(lost("a", 1));
+    let record = begun(&view(vec![lost("a", 1)]));
+    assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteClaim(record.claim.clone()));
+    let lax = volume.clone().with(|volume| volume.spec.as_mut().expect("set").persistent_volume_reclaim_policy = None);
+    assert!(matches!(deed(&view(vec![lax])), Deed::Cancel(..)), "the deletion would take the data");
+    let asked = changed(&volume, |live| live.eviction = None);
+    assert!(matches!(deed(&asked), Deed::AskEviction(_)), "a deleted claim cannot be kept");
+
+    // The old pod holds the claim.
+    let deleted = |live: &mut LiveFacts| live.claim.as_mut().expect("set").is_deleted = true;
+    let running = changed(&volume, deleted);
+    assert_eq!(deed(&running), Deed::Evict(reference(&pod("a", 1))));
+    let ending = changed(&volume, |live| {
+        deleted(live);
+        of_pod(live, |pod| pod.is_deleted = true);
+    });
+    assert_eq!(deed(&ending), Deed::Report(Why::WaitsForPod));
+
+    // The new pod waits until the old claim has gone; then nobody makes the new one.
+    let unscheduled = |live: &mut LiveFacts| of_pod(live, |pod| (pod.uid, pod.node) = ("new".to_owned(), None));
+    let waiting = changed(&volume, |live| {
+        deleted(live);
+        unscheduled(live);
+    });
+    assert_eq!(deed(&waiting), Deed::Report(Why::WaitsForClaim));
+    let stuck = changed(&volume, |live| {
+        live.claim = None;
+        unscheduled(live);
+    });
+    assert_eq!(deed(&stuck), Deed::Evict(reference(&PodFacts { uid: "new".to_owned(), ..pod("a", 1) })));
+
+    // The set has made both again.
+    let new_claim = |live: &mut LiveFacts, is_bound| {
+        live.claim = Some(ClaimFacts { uid: "new".to_owned(), is_bound, ..ClaimFacts::default() });
+    };
+    let unbound = changed(&volume, |live| new_claim(live, false));
+    assert_eq!(deed(&unbound), Deed::Report(Why::WaitsForBinding));
+    let starting = changed(&volume, |live| new_claim(live, true));
+    assert_eq!(deed(&starting), Deed::Report(Why::WaitsForReady));
+    let whole = changed(&volume, |live| {
+        new_claim(live, true);
+        of_pod(live, |pod| pod.is_ready = true);
+    });
+    assert_eq!(deed(&whole), Deed::Finish(record));
+}
+
+#[test]
+fn a_volume_that_is_well_again_or_may_not_go_is_cancelled_before_its_claim_goes_and_not_after() {
+    let volume = with_record(lost("a", 1));
+    let cancelled = |view: &ReactionView| match deed(view) {
+        Deed::Cancel(_, why) => why,
+        other => panic!("{other:?}"),
+    };
+    let mut well = volume.clone();
+    well.losses.clear();
+    assert_eq!(cancelled(&view(vec![well.clone()])), Why::MarkNotCounted);
+    let mut many = view(vec![volume.clone()]);
+    many.nodes = NodeTally { bad: 3, all: 20 };
+    assert_eq!(cancelled(&many), Why::ManyNodesBad);
+    let refused = changed(&volume, |live| live.eviction = Some(EvictionAnswer::Refused));
+    assert_eq!(cancelled(&refused), Why::BudgetExhausted);
+    let new_node = changed(&volume, |live| live.node = Some("another".to_owned()));
+    assert_eq!(cancelled(&new_node), Why::NodeIsBack, "a node of the same name has other disks");
+    let mut paused = volume.clone();
+    paused.is_paused = true;
+    assert_eq!(cancelled(&view(vec![paused.clone()])), Why::Paused);
+
+    // A controller that has just taken over.
+    let mut new = view(vec![volume]);
+    new.seen.clear();
+    assert_eq!(deed(&new), Deed::Report(Why::Recovering));
+
+    let gone = |live: &mut LiveFacts| live.claim.as_mut().expect("set").is_deleted = true;
+    assert!(matches!(deed(&changed(&well, gone)), Deed::Evict(_)), "a claim that is being deleted cannot be kept");
+    assert_eq!(deed(&changed(&paused, gone)), Deed::Report(Why::Paused));
+}
+
+#[test]
+fn switched_off_it_is_taken_back_or_stops() {
+    let volume = with_record(lost("a", 1));
+    let gone = |live: &mut LiveFacts| live.claim = None;
+    for mode in [ReactionMode::Off, ReactionMode::DryRun] {
+        assert!(matches!(deed(&in_mode(mode, view(vec![volume.clone()]))), Deed::Cancel(_, Why::SwitchedOff)));
+        assert!(matches!(deed(&in_mode(mode, changed(&volume, gone))), Deed::Stop(_)));
+    }
+    let mut other_class = volume.clone();
+    other_class.class.is_chosen = false;
+    assert!(matches!(deed(&changed(&other_class, gone)), Deed::Stop(_)));
+    let unlabelled = changed(&volume, |live| (live.claim, live.namespace.is_chosen) = (None, false));
+    assert!(matches!(deed(&unlabelled), Deed::Stop(_)));
+    for end in [
+        |live: &mut LiveFacts| live.set = None,
+        |live: &mut LiveFacts| live.set.as_mut().expect("set").replicas = 1,
+        |live: &mut LiveFacts| live.set.as_mut().expect("set").uid = "another".to_owned(),
+    ] {
+        let ends = changed(&volume, |live| {
+            live.claim = None;
+            end(live);
+        });
+        assert!(matches!(deed(&ends), Deed::Stop(_)), "nobody makes the pod again");
+    }
+}
+
+#[test]
+fn one_begins_in_a_pass_and_a_new_one_only_when_the_last_is_whole() {
+    let sets = ["a", "b", "c"];
+    let mut view = view(sets.iter().map(|set| lost(set, 1)).collect());
+    view.settings.at_once = 2;
+    let begins = |view: &ReactionView| deeds(view).iter().filter(|deed| matches!(deed, Deed::Begin(_))).count();
+    assert_eq!(begins(&view), 1);
+    view.volumes[0] = with_record(lost("a", 1));
+    assert_eq!(begins(&view), 1);
+    view.volumes[1] = with_record(lost("b", 1));
+    assert_eq!(begins(&view), 0);
+    view.volumes[0].reacted = view.volumes[0].record.take().and_then(Result::ok);
+    view.volumes[0].losses.clear();
+    assert_eq!(begins(&view), 1);
+}
+
+#[test]
+fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
+    let data = with_record(lost("a", 1));
+    let mut log = lost("a", 1).with(|volume| {
+        volume.metadata.uid = Some("log".to_owned());
+        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
+        (claim.name, claim.uid) = (Some("log-a-1".to_owned()), Some("claim-log".to_owned()));
+        volume.metadata.name = Some("log".to_owned());
+    });
+    let of_log = |volume: &MarkedVolume| {
+        let claim = ClaimFacts {
+            uid: "claim-log".to_owned(),
+            volume: Some("log".to_owned()),
+            is_bound: true,
+            ..ClaimFacts::default()
+        };
+        LiveFacts { claim: Some(claim), volume: Some(Arc::clone(&volume.volume)), ..live(&lost("a", 1)) }
+    };
+    log.uid = "log".to_owned();
+    let view_of = |log: &MarkedVolume, data_live: LiveFacts| {
+        let mut view = view(vec![data.clone()]);
+        view.seen.insert("log".to_owned(), Lasting::Yes(()));
+        view.live.insert("log".to_owned(), of_log(log));
+        view.live.insert(data.uid.clone(), data_live);
+        view.volumes.push(log.clone());
+        view
+    };
+    let data_live = live(&data);
+    let all = deeds(&view_of(&log, data_live.clone()));
+    assert!(matches!(all.as_slice(), [Deed::DeleteClaim(_), Deed::Begin(_)]), "beside the other: {all:?}");
+    let Deed::Begin(record) = all[1].clone() else { unreachable!() };
+    log.record = Some(Ok(record));
+    log = log.with(|volume| retain(volume));
+    let mut deleted = data_live;
+    deleted.claim.as_mut().expect("set").is_deleted = true;
+    let all = deeds(&view_of(&log, deleted.clone()));
+    assert!(matches!(all.as_slice(), [Deed::Report(Why::WaitsForClaim), Deed::DeleteClaim(_)]), "{all:?}");
+    let mut view = view_of(&log, deleted);
+    view.live.get_mut("log").expect("set").claim.as_mut().expect("set").is_deleted = true;
+    let all = deeds(&view);
+    assert!(matches!(all.as_slice(), [Deed::Evict(_), Deed::Evict(_)]), "{all:?}");
+}
+
+#[test]
+fn an_unbound_local_volume_that_somebody_makes_again_is_deleted_at_once() {
+    let unbound = |annotation: &str, mark| {
+        let mut volume = lost("a", 1).with(|volume| {
+            volume.status.as_mut().expect("set").phase = Some("Available".to_owned());
+            volume.spec.as_mut().expect("set").claim_ref = None;
+            let annotations = [(annotation.to_owned(), "somebody".to_owned())].into();
+            volume.metadata.annotations = Some(annotations);
+        });
+        volume.backing = Backing::Path("/x".to_owned());
+        volume.losses = [mark].into();
+        volume.lost_since = None;
+        volume
+    };
+    let volume = unbound(PROVISIONED_BY, HealthReason::HostPathNotExist);
+    assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteVolume);
+    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Report(Why::DryRun));
+    assert_eq!(deeds(&in_mode(ReactionMode::Off, view(vec![volume.clone()]))), []);
+    let by_hand = unbound("x", HealthReason::HostPathNotExist);
+    assert_eq!(deed(&view(vec![by_hand])), Deed::Report(Why::MadeByHand));
+    let mut own = volume.clone();
+    own.backing = lost("a", 1).backing;
+    assert_eq!(deeds(&view(vec![own])), []);
+    let many: Vec<MarkedVolume> =
+        (0..12).map(|number| MarkedVolume { uid: format!("pv-a-{number}"), ..volume.clone() }).collect();
+    assert_eq!(deeds(&view(many)).len(), 10);
+}
+
+#[test]
+fn five_thousand_volumes_look_at_ten_and_those_that_have_begun_are_always_looked_at() {
+    let mut view = view((0..5000).map(|number| lost(&format!("s{number}"), 1)).collect());
+    view.live.clear();
+    let looks = |view: &ReactionView| deeds(view).iter().filter(|deed| **deed == Deed::Look).count();
+    assert_eq!(looks(&view), 10);
+    let first: Vec<String> = decide(&view).into_iter().map(|step| step.volume).collect();
+    for uid in &first[..4] {
+        let volume = view.volumes.iter().find(|volume| volume.uid == *uid).expect("it is one");
+        let paused = LiveFacts { namespace: Default::default(), ..live(volume) };
+        view.live.insert(uid.clone(), paused);
+    }
+    assert_eq!(looks(&view), 6, "in the same pass");
+    (view.settings.at_once, view.settings.per_hour) = (6000, 6000);
+    view.volumes.iter_mut().skip(4900).for_each(|volume| *volume = with_record(volume.clone()));
+    assert_eq!(looks(&view), 106);
+}
