@@ -17,5 +17,6 @@ mod pods;
 mod sets;
 #[path = "../apiserver/sim.rs"]
 mod sim;
+mod simulated;
 mod together;
 mod turns;

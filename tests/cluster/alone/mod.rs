@@ -1,3 +1,4 @@
 //! Checks that need the pool for themselves: one after another.
 
+mod reaction;
 mod room;
