@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{ArgAction, Args};
+use jiff::SignedDuration;
 
 use super::state::StateArgs;
-use crate::operator::controller::{DaemonTemplate, DeletedNodePolicy};
+use crate::operator::controller::{DaemonTemplate, DeletedNodePolicy, ReactionMode, ReactionSettings};
 use crate::role::sidecar::Sidecar;
 use crate::role::{LogFormat, controller, discovery, node, standalone};
 
@@ -93,12 +94,47 @@ pub struct ControllerArgs {
     /// names a claim that does not exist
     #[arg(long, default_value_t = false, action = ArgAction::Set)]
     reserve_marked: bool,
+    #[command(flatten)]
+    reaction: ReactionArgs,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
     #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
     discovery_daemonset: Option<DaemonTemplate>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
+}
+
+/// What the controller does about pods whose local volume is lost.
+#[derive(Debug, Args)]
+struct ReactionArgs {
+    /// Whether the claim and the pod of a lost volume are moved: Off, DryRun (only say what would be done) or On
+    #[arg(long, default_value = "Off", value_parser = parse_mode)]
+    reaction_mode: ReactionMode,
+    /// How long a volume must be unusable before that, at least 1m
+    #[arg(long, default_value = "5m", value_parser = parse_recovery)]
+    reaction_recover_after: SignedDuration,
+    /// How many volumes of the cluster are under way at once
+    #[arg(long, default_value_t = 1)]
+    reaction_at_once: usize,
+    /// How many volumes begin in an hour
+    #[arg(long, default_value_t = 4)]
+    reaction_per_hour: usize,
+    /// While more of the nodes are bad, nothing begins
+    #[arg(long, default_value = "10%", value_parser = parse_percent)]
+    reaction_max_bad_nodes: u8,
+}
+
+impl ReactionArgs {
+    fn settings(self) -> ReactionSettings {
+        let Self {
+            reaction_mode: mode,
+            reaction_recover_after: recover_after,
+            reaction_at_once: at_once,
+            reaction_per_hour: per_hour,
+            reaction_max_bad_nodes: max_bad_nodes,
+        } = self;
+        ReactionSettings { mode, recover_after, at_once, per_hour, max_bad_nodes }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -181,6 +217,7 @@ impl ControllerArgs {
             agent_pods,
             deleted_node_volumes,
             reserve_marked,
+            reaction,
             discovery_daemonset,
             log_format,
         } = self;
@@ -195,6 +232,7 @@ impl ControllerArgs {
             agent_pods,
             deleted_node_volumes,
             reserve_marked,
+            reaction: reaction.settings(),
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
             discovery: discovery_daemonset,
             log: log_format,
@@ -208,6 +246,31 @@ fn parse_gone(text: &str) -> Result<DeletedNodePolicy, String> {
         "Release" => Ok(DeletedNodePolicy::Release),
         other => Err(format!("{other:?} is neither Keep nor Release")),
     }
+}
+
+fn parse_mode(text: &str) -> Result<ReactionMode, String> {
+    match text {
+        "Off" => Ok(ReactionMode::Off),
+        "DryRun" => Ok(ReactionMode::DryRun),
+        "On" => Ok(ReactionMode::On),
+        other => Err(format!("{other:?} is not Off, DryRun or On")),
+    }
+}
+
+/// A shorter time would react to a restart.
+fn parse_recovery(text: &str) -> Result<SignedDuration, String> {
+    let time = SignedDuration::try_from(parse_duration(text)?).map_err(|error| error.to_string())?;
+    match time < SignedDuration::from_mins(1) {
+        true => Err(format!("{text} is shorter than 1m: a node that restarts may be away so long")),
+        false => Ok(time),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    number
+        .filter(|number| (1..=100).contains(number))
+        .ok_or_else(|| format!("{text:?} is not a percentage, such as 10%"))
 }
 
 fn parse_log_format(text: &str) -> Result<LogFormat, String> {
@@ -236,6 +299,18 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_the_reaction_are_these_and_no_interval_is_shorter_than_a_minute() {
+        assert_eq!(parse_mode("DryRun"), Ok(ReactionMode::DryRun));
+        assert!(parse_mode("on").is_err() && parse_mode("false").is_err());
+        assert_eq!(parse_recovery("60s"), Ok(SignedDuration::from_mins(1)));
+        assert!(parse_recovery("59s").is_err());
+        assert_eq!((parse_percent("1%"), parse_percent("100%")), (Ok(1), Ok(100)));
+        for bad in ["0%", "101%", "10", "-1%", "1.5%", "%"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_time_is_a_number_and_a_unit() {

@@ -32,11 +32,7 @@ use crate::operator::pool::agent_life::Silences;
 use crate::operator::pool::deleted_node::UnusedPools;
 use crate::operator::steady::GRACE;
 pub use crate::operator::volume::node_conditions::DeletedNodePolicy;
-use crate::operator::{
-    crd_owner::Whose,
-    event::EventNote,
-    watch::{Watched, decoded, keep},
-};
+use crate::operator::{crd_owner::Whose, event::EventNote, watch::keep};
 
 mod agents;
 mod pools;
@@ -105,6 +101,7 @@ impl Leader {
     pub fn new(
         client: Client,
         stores: Stores,
+        classes: Store<StorageClass>,
         metrics: Metrics,
         agent_pods: AgentPods,
         gone: DeletedNodePolicy,
@@ -112,7 +109,7 @@ impl Leader {
     ) -> Self {
         Self {
             stores,
-            classes: Store::new(|a, b| a == b),
+            classes,
             agents: AgentPod::store(),
             agent_pods,
             objects: VolumeApi::new(client.clone()),
@@ -140,8 +137,6 @@ impl Leader {
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
-        let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
-        tasks.spawn(keep(self.classes.clone(), classes, decoded));
         tasks.spawn(keep(self.agents.clone(), self.agent_pods.watched(self.client.clone()), AgentPod::trimmed));
         let (mut changes, mut classes, mut agents) =
             (self.stores.changes(), self.classes.changes(), self.agents.changes());

@@ -6,7 +6,7 @@
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
-//! controller knows and counts (`stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
+//! controller knows and counts (`stores`, `leader_stores`, `metrics`), what a PoolVolume means (`pool_volume`), what is read of
 //! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), which disks are cordoned (`cordon`), what is ordered for disks (`disk_orders`),
 //! and whose CRDs the cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
@@ -29,6 +29,7 @@ mod health;
 mod identity;
 mod kube_node;
 pub(in crate::operator) mod leader;
+pub(in crate::operator) mod leader_stores;
 pub mod lease;
 pub(in crate::operator) mod metrics;
 pub mod node;
@@ -38,7 +39,7 @@ mod object_key;
 pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
-#[expect(dead_code, unused_imports, reason = "the part that carries the steps out comes next")]
+#[expect(dead_code, reason = "the part that carries the steps out comes next")]
 mod reaction;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;

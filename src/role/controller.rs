@@ -23,7 +23,8 @@ use crate::csi::{
 use crate::operator::{
     Lease,
     controller::{
-        AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Monitor, ReservePolicy, Stores,
+        AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, LeaderStores, Metrics, Monitor,
+        ReactionSettings, ReservePolicy, Stores,
     },
     lease,
 };
@@ -42,6 +43,7 @@ pub struct ControllerSettings {
     pub agent_pods: String,
     pub deleted_node_volumes: DeletedNodePolicy,
     pub reserve_marked: bool,
+    pub reaction: ReactionSettings,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,
@@ -145,11 +147,21 @@ impl ControllerRole {
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
+            let own = LeaderStores::watch(client);
             let agents = AgentPods { namespace: namespace.clone(), selector: agent_pods.clone() };
-            let leader = Leader::new(client.clone(), stores.clone(), metrics.clone(), agents, *gone, pod_name);
+            let LeaderStores { volumes, classes, .. } = &own;
+            let leader =
+                Leader::new(client.clone(), stores.clone(), classes.clone(), metrics.clone(), agents, *gone, pod_name);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
-            let monitor = Monitor::new(client.clone(), stores.clone(), metrics.clone(), reserve.clone(), pod_name);
+            let monitor = Monitor::new(
+                client.clone(),
+                stores.clone(),
+                volumes.clone(),
+                metrics.clone(),
+                reserve.clone(),
+                pod_name,
+            );
             tokio::join!(leader.run(), discoveries.run(), monitor.run());
         };
         tokio::select! {

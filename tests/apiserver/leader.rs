@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
-use localpool::operator::controller::{AgentPods, DeletedNodePolicy, Leader, Metrics};
+use localpool::operator::controller::{AgentPods, DeletedNodePolicy, Leader, LeaderStores, Metrics};
 use localpool::operator::volume::abandon;
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::{MIB, found_async};
@@ -27,6 +27,7 @@ use crate::sim::SimNode;
 pub struct Work {
     task: JoinHandle<()>,
     metrics: Metrics,
+    _own: LeaderStores,
 }
 
 impl Drop for Work {
@@ -54,8 +55,10 @@ pub fn lead_with(
 ) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let agents = AgentPods { namespace: namespace.to_owned(), selector: selector.to_owned() };
-    let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), agents, gone, "test");
-    Work { task: tokio::spawn(with(leader).run()), metrics }
+    let own = LeaderStores::watch(&stage.client);
+    let (client, stores) = (stage.client.clone(), stage.caches.clone());
+    let leader = Leader::new(client, stores, own.classes.clone(), metrics.clone(), agents, gone, "test");
+    Work { task: tokio::spawn(with(leader).run()), metrics, _own: own }
 }
 
 pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {

@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::host::{FsUsage, Mounted, PathState};
-use localpool::operator::controller::{Metrics, Monitor, ReservePolicy};
+use localpool::operator::controller::{LeaderStores, Metrics, Monitor, ReservePolicy};
 use localpool::volume::{DRIVER_NAME, VolumeId};
 use localpool_testing::found_async;
 use prometheus::Registry;
@@ -25,7 +25,7 @@ use crate::nodes::{make, offering};
 use crate::sim::SimNode;
 
 /// A monitor at work, with a short grace.
-pub struct Work(JoinHandle<()>);
+pub struct Work(JoinHandle<()>, #[allow(dead_code, reason = "it watches until it is dropped")] LeaderStores);
 
 impl Drop for Work {
     fn drop(&mut self) {
@@ -39,8 +39,10 @@ pub fn monitor(stage: &Stage) -> Work {
 
 fn monitor_that(stage: &Stage, reserve: ReservePolicy) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-    let monitor = Monitor::new(stage.client.clone(), stage.caches.clone(), metrics, reserve, "test");
-    Work(tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run()))
+    let own = LeaderStores::watch(&stage.client);
+    let (client, stores) = (stage.client.clone(), stage.caches.clone());
+    let monitor = Monitor::new(client, stores, own.volumes.clone(), metrics, reserve, "test");
+    Work(tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run()), own)
 }
 
 /// A PersistentVolume of 1 GiB, with what is given of its spec, bound to a node by its hostname.

@@ -21,6 +21,7 @@ fn policies_deny_and_fail_closed() {
         ("localpool-discovery", &[operators]),
         ("localpool-discovery-pods", &["apps"]),
         ("localpool-marks", &[""]),
+        ("localpool-reaction", &["", ""]),
     ] {
         let policy = policy(&objects, name);
         assert_eq!(policy["failurePolicy"], "Fail");
@@ -40,7 +41,7 @@ fn policies_deny_and_fail_closed() {
         assert_eq!(spec["policyName"], helm::name(binding));
         assert_eq!(spec.len(), 2, "a binding that matches less: {spec:?}");
     }
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 5);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 6);
 }
 
 #[test]
@@ -62,6 +63,7 @@ fn the_policies_name_the_identities_that_the_pods_have() {
         let controller = user(of("Deployment"));
         assert_eq!(condition("discovery-pods"), format!("request.userInfo.username == {controller}"));
         assert_eq!(condition("marks"), format!("request.userInfo.username == {controller}"));
+        assert_eq!(condition("reaction"), format!("request.userInfo.username == {controller}"));
         let discovery = super::pods::discovery(&objects)["spec"]["template"]["spec"]["serviceAccountName"].clone();
         let discovery = user(discovery.as_str().unwrap().to_owned());
         assert_eq!(condition("discovery"), format!("request.userInfo.username == {discovery}"));

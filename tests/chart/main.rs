@@ -19,6 +19,7 @@ mod pods;
 mod roles;
 mod tried;
 mod tried_discovery;
+mod tried_reaction;
 mod values;
 
 use std::path::{Path, PathBuf};

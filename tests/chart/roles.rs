@@ -17,6 +17,10 @@ struct Right {
     verb: String,
 }
 
+const CONTROLLER: &str = "localpool-controller";
+/// A role that the controller has in some modes.
+const REACTION: &str = "localpool-reaction";
+
 type Rights = BTreeMap<String, BTreeSet<Right>>;
 
 fn words(cell: &str) -> Vec<String> {
@@ -113,7 +117,8 @@ fn all_of(scope: &'static str, [groups, resources, names, verbs]: &[Vec<String>;
 #[test]
 fn the_rights_of_every_part_are_those_that_docs_security_says() {
     let Some(helms) = helm::both() else { return };
-    let documented = documented();
+    let mut documented = documented();
+    documented.remove(REACTION).unwrap();
     for helm in helms {
         let rendered = rendered(&helm.objects(&[]));
         assert_eq!(rendered.keys().collect::<Vec<_>>(), documented.keys().collect::<Vec<_>>());
@@ -124,6 +129,24 @@ fn the_rights_of_every_part_are_those_that_docs_security_says() {
             assert!(unfounded.is_empty(), "docs/security.md says of {account} what is not so: {unfounded:#?}");
         }
     }
+}
+
+#[test]
+fn the_controller_has_the_rights_of_the_reaction_by_its_mode() {
+    let Some(helm) = helm::one() else { return };
+    let rights = |mode: &str| {
+        let mode = format!("controller.reaction.mode={mode}");
+        rendered(&helm.objects(&["--set", &mode])).remove(CONTROLLER).unwrap()
+    };
+    let off = rights("Off");
+    let more = |mode: &str| rights(mode).difference(&off).cloned().collect::<BTreeSet<Right>>();
+    let documented = documented().remove(REACTION).unwrap();
+    assert_eq!(more("On"), documented);
+    let reads = |right: &Right| ["get", "list"].contains(&right.verb.as_str());
+    assert_eq!(more("DryRun"), documented.into_iter().filter(reads).collect());
+    assert!(
+        off.iter().chain(&more("On")).all(|right| right.resource != "pods" || reads(right) || right.verb == "watch")
+    );
 }
 
 #[test]

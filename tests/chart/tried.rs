@@ -15,11 +15,11 @@ pub struct Lab {
 
 impl Lab {
     /// The chart's objects, and its CRDs, applied by the chart's own job.
-    fn installed() -> Option<Self> {
+    fn installed(args: &[&str]) -> Option<Self> {
         let helm = helm::one()?;
         let server = ApiServer::start()?;
         server.admin(&["create", "namespace", "localpool"], "");
-        server.admin(&["apply", "--server-side", "-f", "-"], &helm.text(&["--namespace=localpool"]));
+        server.admin(&["apply", "--server-side", "-f", "-"], &helm.text(args));
         let lab = Self { server };
         lab.apply_crds();
         Some(lab)
@@ -27,7 +27,12 @@ impl Lab {
 
     /// The same, and two nodes with an agent's pod each.
     pub fn start() -> Option<Self> {
-        let lab = Self::installed()?;
+        Self::start_with(&[])
+    }
+
+    /// The same, with other values.
+    pub fn start_with(args: &[&str]) -> Option<Self> {
+        let lab = Self::installed(args)?;
         // The policies have to hold by themselves, so this test's agents and controller have every right to localpool's
         // objects.
         let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
@@ -291,7 +296,7 @@ fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_cha
 /// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
 fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
-    let Some(lab) = Lab::installed() else { return };
+    let Some(lab) = Lab::installed(&[]) else { return };
     lab.server.admin(&["create", "-f", "-"], &volume("gone", "Keep"));
     let id = of("gone");
     let abandon = ["volume", "abandon", id.as_str()];

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::runtime::events::EventType;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::marks::MarkChange;
@@ -32,7 +31,6 @@ use crate::operator::steady::GRACE;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
 use crate::operator::volume::{abandon, erase};
-use crate::operator::watch::{Watched, decoded, keep};
 use crate::operator::write::{Write, patch, patch_status};
 use crate::volume::VolumeId;
 
@@ -57,10 +55,18 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    pub fn new(client: Client, stores: Stores, metrics: Metrics, reserve: ReservePolicy, identity: &str) -> Self {
+    /// `volumes` are all PersistentVolumes, as `object::needed` gives them.
+    pub fn new(
+        client: Client,
+        stores: Stores,
+        volumes: Store<PersistentVolume>,
+        metrics: Metrics,
+        reserve: ReservePolicy,
+        identity: &str,
+    ) -> Self {
         Self {
             stores,
-            volumes: Store::new(object::is_same),
+            volumes,
             events: EventWriter::new(client.clone(), identity),
             metrics,
             grace: GRACE,
@@ -78,9 +84,6 @@ impl Monitor {
 
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let mut tasks = JoinSet::new();
-        let watched = Watched::all(Api::all(self.client.clone()), "PersistentVolumes");
-        tasks.spawn(keep(self.volumes.clone(), watched, |volume| decoded(volume).map(object::needed)));
         let (mut changes, mut volumes) = (self.stores.changes(), self.volumes.changes());
         let (mut refusals, mut planner) = (Refusals::new(), Planner::new(self.grace, self.reserve.clone()));
         let began = Instant::now();
