@@ -12,9 +12,25 @@ use super::error::OperatorError;
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// A client of the cluster that this process runs in, or that KUBECONFIG names.
+/// A client of the cluster that this process runs in, or that KUBECONFIG names. It sends a request again that the API
+/// server has no time for (429, 503, 504).
 pub async fn client() -> Result<Client, OperatorError> {
-    let config = kube::Config::infer().await.map_err(|e| OperatorError::Config(Box::new(e)))?;
+    client_of(config().await?)
+}
+
+/// One that sends each request once: the API server answers an eviction with 429 too, if a PodDisruptionBudget does not
+/// allow it, and then an hour of repetition may not help.
+pub async fn client_without_repetition() -> Result<Client, OperatorError> {
+    let mut config = config().await?;
+    config.default_retry = false;
+    client_of(config)
+}
+
+async fn config() -> Result<kube::Config, OperatorError> {
+    kube::Config::infer().await.map_err(|e| OperatorError::Config(Box::new(e)))
+}
+
+fn client_of(config: kube::Config) -> Result<Client, OperatorError> {
     Client::try_from(config).map_err(|e| OperatorError::Config(Box::new(e)))
 }
 

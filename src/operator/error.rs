@@ -57,6 +57,11 @@ impl OperatorError {
         self.code() == Some(404)
     }
 
+    /// A PodDisruptionBudget does not allow an eviction now, or the API server has too much to do.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.code() == Some(429)
+    }
+
     /// Somebody else changed the object first, or it is there already.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)

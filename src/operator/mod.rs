@@ -39,7 +39,6 @@ mod object_key;
 pub(in crate::operator) mod persistent_volume;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
-#[expect(dead_code, reason = "the part that carries the steps out comes next")]
 mod reaction;
 pub(in crate::operator) mod relevance;
 pub(in crate::operator) mod set;
@@ -53,5 +52,5 @@ mod write;
 
 pub use lease::Lease;
 
-pub use self::client::client;
+pub use self::client::{client, client_without_repetition};
 pub use self::error::{OperatorError, error_message};

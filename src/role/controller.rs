@@ -24,7 +24,7 @@ use crate::operator::{
     Lease,
     controller::{
         AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, LeaderStores, Metrics, Monitor,
-        ReactionSettings, ReservePolicy, Stores,
+        ReactionSettings, Reactor, ReservePolicy, Stores,
     },
     lease,
 };
@@ -59,6 +59,7 @@ pub fn run(settings: ControllerSettings) -> Result<()> {
 /// Runs all parts, each until `stop`.
 async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<()> {
     let client = crate::operator::client().await?;
+    let once = crate::operator::client_without_repetition().await?;
     let mut watches = JoinSet::new();
     let stores = Stores::default();
     stores.watch(&client, &mut watches);
@@ -74,7 +75,7 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         Arc::new(move || metrics.refresh(&stores))
     };
     let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
-    let role = ControllerRole { settings, client, stores, readiness, stop: stop.clone() };
+    let role = ControllerRole { settings, client, once, stores, readiness, stop: stop.clone() };
     let served = async {
         let web = async { web.await.context("serving HTTP") };
         let lead = async {
@@ -90,6 +91,8 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
 struct ControllerRole {
     settings: ControllerSettings,
     client: kube::Client,
+    /// It sends each request once.
+    once: kube::Client,
     stores: Stores,
     readiness: Readiness,
     stop: CancellationToken,
@@ -98,7 +101,7 @@ struct ControllerRole {
 impl ControllerRole {
     /// Serves the provisioner and the resizer, once they have an identity.
     async fn serve_csi(&self, calls: &Calls) -> Result<()> {
-        let Self { settings, client, stores, readiness, stop } = self;
+        let Self { settings, client, once: _, stores, readiness, stop } = self;
         let mut own = Parts::default();
         if let Some(sidecar) = &settings.sidecar {
             let life = tokio::select! {
@@ -132,7 +135,7 @@ impl ControllerRole {
 
     /// Competes for the lease, and leads while this replica has it.
     async fn lead(&self, metrics: &Metrics) {
-        let Self { settings, client, stores, readiness: _, stop } = self;
+        let Self { settings, client, once, stores, readiness: _, stop } = self;
         let ControllerSettings {
             namespace,
             pod_name,
@@ -140,6 +143,7 @@ impl ControllerRole {
             agent_pods,
             deleted_node_volumes: gone,
             reserve_marked,
+            reaction,
             discovery,
             ..
         } = settings;
@@ -162,7 +166,9 @@ impl ControllerRole {
                 reserve.clone(),
                 pod_name,
             );
-            tokio::join!(leader.run(), discoveries.run(), monitor.run());
+            let reactor =
+                Reactor::new(once.clone(), stores.clone(), own.clone(), metrics.clone(), reaction.clone(), pod_name);
+            tokio::join!(leader.run(), discoveries.run(), monitor.run(), reactor.run());
         };
         tokio::select! {
             () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}

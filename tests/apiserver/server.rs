@@ -139,9 +139,19 @@ impl Server {
     }
 
     pub async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).expect("ours");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("ours");
+        Client::try_from(self.config().await).expect("a client")
+    }
+
+    /// One that sends each request once.
+    pub async fn client_without_repetition(&self) -> Client {
+        let mut config = self.config().await;
+        config.default_retry = false;
         Client::try_from(config).expect("a client")
+    }
+
+    async fn config(&self) -> Config {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).expect("ours");
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("ours")
     }
 
     /// The file of an administrator.

@@ -19,7 +19,7 @@ pub(in crate::operator) mod marks;
 mod monitor;
 pub(in crate::operator) mod object;
 pub(in crate::operator) mod plan;
-mod refusals;
+pub(in crate::operator) mod refusals;
 pub(in crate::operator) mod reserve;
 mod unclaimed;
 pub(in crate::operator) mod view;

@@ -3,7 +3,6 @@
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass did
 //! not do everything, or when a state has lasted long enough to count.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,7 +94,8 @@ impl Monitor {
                 true => {
                     let now = began.elapsed();
                     let monotonic = SignedDuration::try_from(now).unwrap_or(SignedDuration::MAX);
-                    let plan = planner.plan(&self.view(), Now { wall: Timestamp::now(), monotonic });
+                    let plan =
+                        planner.plan(&View::of(&self.stores, &self.volumes), Now { wall: Timestamp::now(), monotonic });
                     self.perform(plan, &mut refusals, now).await
                 }
                 false => None,
@@ -110,16 +110,6 @@ impl Monitor {
             .await;
             tokio::time::sleep(SETTLE).await;
         }
-    }
-
-    fn view(&self) -> View {
-        let id = |name: &str| name.parse::<VolumeId>().ok();
-        let volumes = self.stores.volumes.all().into_iter();
-        let volumes: BTreeMap<_, _> = volumes.filter_map(|volume| Some((id(&volume.name_any())?, volume))).collect();
-        let persistent = self.volumes.all();
-        let absent = persistent.iter().filter_map(|volume| object::own(volume).filter(|id| !volumes.contains_key(id)));
-        let unread = absent.filter(|id| self.stores.volumes.unread(&id.to_string()).is_some()).collect();
-        View { persistent, volumes, unread, nodes: self.stores.nodes.all(), pools: self.stores.pools.all() }
     }
 
     /// Returns when there is something to do even if nothing changes.

@@ -1,11 +1,15 @@
-//! What the monitor knows of the cluster, at one moment.
+//! What the monitor and the reaction know of the cluster, at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::ResourceExt as _;
 
+use super::object;
 use crate::api::crd::{DevicePool, PoolVolume};
+use crate::operator::store::Store;
+use crate::operator::stores::Stores;
 use crate::volume::VolumeId;
 
 /// What the controller knows of the cluster.
@@ -17,4 +21,16 @@ pub struct View {
     pub unread: BTreeSet<VolumeId>,
     pub nodes: Vec<Arc<Node>>,
     pub pools: Vec<Arc<DevicePool>>,
+}
+
+impl View {
+    pub fn of(stores: &Stores, persistent: &Store<PersistentVolume>) -> Self {
+        let id = |name: &str| name.parse::<VolumeId>().ok();
+        let volumes = stores.volumes.all().into_iter();
+        let volumes: BTreeMap<_, _> = volumes.filter_map(|volume| Some((id(&volume.name_any())?, volume))).collect();
+        let persistent = persistent.all();
+        let absent = persistent.iter().filter_map(|volume| object::own(volume).filter(|id| !volumes.contains_key(id)));
+        let unread = absent.filter(|id| stores.volumes.unread(&id.to_string()).is_some()).collect();
+        Self { persistent, volumes, unread, nodes: stores.nodes.all(), pools: stores.pools.all() }
+    }
 }

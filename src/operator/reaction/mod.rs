@@ -11,13 +11,20 @@
 //! live (what is read of one volume's pod, claim and set) ─────┘
 //! ```
 //!
-//! All of these are pure.
+//! All of these are pure. `reactor` runs the passes: `reader` reads, `perform` carries steps out, `report` has the words for
+//! people, and `memory` what a process remembers of earlier passes.
 
 mod decide;
+mod evict;
 mod gates;
 mod live;
 mod marked;
+mod memory;
+mod perform;
+mod reactor;
+mod reader;
 mod record;
+mod report;
 #[cfg(test)]
 mod sample;
 mod settings;
@@ -26,4 +33,5 @@ mod under_way;
 mod view;
 mod why;
 
+pub use self::reactor::Reactor;
 pub use self::settings::{ReactionMode, ReactionSettings};

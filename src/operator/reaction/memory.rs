@@ -1,0 +1,171 @@
+//! What one process remembers from pass to pass. Nothing depends on it but delays: what is under way is in records.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::marked::MarkedVolume;
+use super::settings::ReactionSettings;
+use super::tally::NodeTally;
+use super::why::Why;
+use crate::operator::persistent_volume::plan::Now;
+use crate::operator::steady::{Lasting, Steady};
+
+/// How far the wall clock may move against the monotonic one between two passes.
+const JUMP: SignedDuration = SignedDuration::from_secs(30);
+
+/// By the UID of the PersistentVolume.
+#[derive(Debug)]
+pub struct ReactionMemory {
+    grace: SignedDuration,
+    interval: SignedDuration,
+    seen: Steady<String, ()>,
+    bad: Steady<(), Bad>,
+    clock: ClockWatch,
+    looked: BTreeMap<String, SignedDuration>,
+    /// What a person was told of a volume that has no PoolVolume to say it.
+    told: BTreeMap<String, Why>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bad {
+    Few,
+    Many,
+}
+
+/// What `decide` needs of it.
+#[derive(Debug)]
+pub struct ReactionTimes {
+    pub seen: BTreeMap<String, Lasting<()>>,
+    pub calm: Lasting<()>,
+    pub clock: Lasting<()>,
+}
+
+impl ReactionMemory {
+    /// A volume must have been seen lost for `grace`.
+    pub fn new(settings: &ReactionSettings, grace: SignedDuration) -> Self {
+        let interval = settings.recover_after;
+        Self {
+            grace,
+            interval,
+            seen: Steady::new(grace),
+            bad: Steady::new(interval),
+            clock: ClockWatch::default(),
+            looked: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what a pass found, and forgets all other volumes.
+    pub fn take_in(&mut self, volumes: &[MarkedVolume], nodes: NodeTally, max_bad: u8, now: Now) -> ReactionTimes {
+        let is_there = |uid: &String| volumes.iter().any(|volume| volume.uid == *uid);
+        let lost: BTreeMap<&String, &MarkedVolume> =
+            volumes.iter().filter(|volume| !volume.losses.is_empty()).map(|volume| (&volume.uid, volume)).collect();
+        self.seen.keep(|uid| lost.contains_key(uid));
+        self.looked.retain(|uid, _| is_there(uid));
+        self.told.retain(|uid, _| is_there(uid));
+        let look = |uid: &String| (uid.clone(), self.seen.look(uid, (), SignedDuration::ZERO, now.monotonic));
+        let seen = lost.into_keys().map(look).collect();
+        let bad = if nodes.are_many(max_bad) { Bad::Many } else { Bad::Few };
+        // A process that has just begun knows nothing of before, and has to see it for as long as it has to see a volume.
+        let calm = match self.bad.look(&(), bad, self.interval - self.grace, now.monotonic) {
+            Lasting::Yes(Bad::Few) => Lasting::Yes(()),
+            Lasting::Yes(Bad::Many) => Lasting::In(self.interval),
+            Lasting::In(left) => Lasting::In(left),
+        };
+        ReactionTimes { seen, calm, clock: self.clock.look(self.interval, now) }
+    }
+
+    /// Those whose last look is longest ago first.
+    pub fn sort(&self, volumes: &mut [MarkedVolume]) {
+        volumes.sort_by_key(|volume| self.looked.get(&volume.uid).copied());
+    }
+
+    pub fn looked(&mut self, uid: &str, now: Now) {
+        self.looked.insert(uid.to_owned(), now.monotonic);
+    }
+
+    /// Something was done since.
+    pub fn forget(&mut self, uid: &str) {
+        self.told.remove(uid);
+    }
+
+    pub fn told(&self, uid: &str) -> Option<Why> {
+        self.told.get(uid).copied()
+    }
+
+    pub fn tell(&mut self, uid: &str, why: Why) {
+        self.told.insert(uid.to_owned(), why);
+    }
+}
+
+/// Compares the wall clock with the monotonic one.
+#[derive(Debug, Default)]
+struct ClockWatch {
+    /// Their difference at the last look.
+    offset: Option<SignedDuration>,
+    jumped: Option<SignedDuration>,
+}
+
+impl ClockWatch {
+    fn look(&mut self, interval: SignedDuration, Now { wall, monotonic }: Now) -> Lasting<()> {
+        let offset = wall.duration_since(Timestamp::UNIX_EPOCH) - monotonic;
+        if self.offset.is_some_and(|before| (offset - before).abs() > JUMP) {
+            self.jumped = Some(monotonic);
+        }
+        self.offset = Some(offset);
+        let left = self.jumped.map(|jumped| interval - (monotonic - jumped));
+        left.filter(|left| left.is_positive()).map_or(Lasting::Yes(()), Lasting::In)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::reaction::settings::ReactionMode;
+
+    fn secs(seconds: i64) -> SignedDuration {
+        SignedDuration::from_secs(seconds)
+    }
+
+    fn at(wall: i64, monotonic: i64) -> Now {
+        Now { wall: Timestamp::from_second(wall).expect("a time"), monotonic: secs(monotonic) }
+    }
+
+    fn memory() -> ReactionMemory {
+        let settings = ReactionSettings {
+            mode: ReactionMode::On,
+            recover_after: secs(300),
+            at_once: 1,
+            per_hour: 4,
+            max_bad_nodes: 10,
+        };
+        ReactionMemory::new(&settings, secs(60))
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_counts_for_the_interval_and_a_slow_drift_does_not() {
+        let mut clock = ClockWatch::default();
+        let mut look = |wall, monotonic| clock.look(secs(300), at(wall, monotonic));
+        assert_eq!(look(1000, 0), Lasting::Yes(()));
+        assert_eq!(look(1050, 30), Lasting::Yes(()), "20 s");
+        assert_eq!(look(1100, 60), Lasting::Yes(()), "another 20 s");
+        assert_eq!(look(5000, 90), Lasting::In(secs(300)));
+        assert_eq!(look(5010, 100), Lasting::In(secs(290)));
+        assert_eq!(look(1400, 400), Lasting::In(secs(300)), "back again");
+        assert_eq!(look(1700, 700), Lasting::Yes(()));
+    }
+
+    #[test]
+    fn it_is_calm_again_when_few_nodes_were_bad_for_the_interval_and_a_new_leader_waits_a_minute() {
+        let mut memory = memory();
+        let mut calm = |bad, now| memory.take_in(&[], NodeTally { bad, all: 20 }, 10, at(1000 + now, now)).calm;
+        assert_eq!(calm(0, 0), Lasting::In(secs(60)));
+        assert_eq!(calm(2, 60), Lasting::Yes(()));
+        assert_eq!(calm(3, 70), Lasting::In(secs(300)));
+        assert_eq!(calm(3, 900), Lasting::In(secs(300)), "as long as they are many");
+        assert_eq!(calm(2, 910), Lasting::In(secs(300)));
+        assert_eq!(calm(2, 1209), Lasting::In(secs(1)));
+        assert_eq!(calm(2, 1210), Lasting::Yes(()));
+    }
+}

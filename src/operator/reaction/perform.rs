@@ -1,0 +1,125 @@
+//! Carries steps out: each request names the UID and the version of the object that was read.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::evict::{EvictionRun, evict};
+use super::live::{EvictionAnswer, LiveFacts};
+use super::marked::MarkedVolume;
+use super::record::{REACTED, RECORD, ReactionRecord};
+use super::view::{Deed, PodRef};
+use crate::operator::client::within;
+use crate::operator::error::OperatorError;
+use crate::operator::persistent_volume::object;
+use crate::operator::store::Store;
+use crate::operator::write::{Write, patch};
+
+/// The policy by which the deletion of a claim deletes nothing else.
+const RETAIN: &str = "Retain";
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeedOutcome {
+    Done,
+    /// Somebody else was first: look again.
+    Changed,
+    /// A PodDisruptionBudget does not allow the eviction now.
+    Refused,
+}
+
+impl From<Write<()>> for DeedOutcome {
+    fn from(write: Write<()>) -> Self {
+        match write {
+            Write::Done(()) => Self::Done,
+            Write::Changed => Self::Changed,
+        }
+    }
+}
+
+pub struct Performer {
+    client: Client,
+    volumes: Store<PersistentVolume>,
+}
+
+impl Performer {
+    pub fn new(client: Client, volumes: Store<PersistentVolume>) -> Self {
+        Self { client, volumes }
+    }
+
+    pub async fn perform(
+        &self,
+        volume: &MarkedVolume,
+        live: Option<&LiveFacts>,
+        deed: &Deed,
+    ) -> Result<DeedOutcome, OperatorError> {
+        let done = match deed {
+            Deed::Begin(record) => self.patch(volume, json!({RECORD: record.written()}), Some(RETAIN)).await?,
+            Deed::Cancel(record, _) => self.patch(volume, json!({RECORD: null}), Some(&record.policy)).await?,
+            Deed::Finish(record) => self.patch(volume, json!({RECORD: null, REACTED: record.written()}), None).await?,
+            Deed::Stop(record) => {
+                let stopped = ReactionRecord { stopped: true, ..record.clone() };
+                self.patch(volume, json!({RECORD: null, REACTED: stopped.written()}), None).await?
+            }
+            Deed::DeleteClaim(claim) => {
+                let api = Api::namespaced(self.client.clone(), &claim.namespace);
+                let version = live.and_then(|live| live.claim.as_ref()).map(|claim| claim.resource_version.clone());
+                let exactly = Preconditions { uid: Some(claim.uid.clone()), resource_version: version };
+                let what = format!("deleting PersistentVolumeClaim {}/{}", claim.namespace, claim.name);
+                delete::<PersistentVolumeClaim>(&api, &claim.name, exactly, &what).await?
+            }
+            Deed::DeleteVolume => {
+                let (name, meta) = (volume.volume.name_any(), &volume.volume.metadata);
+                let exactly = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
+                let api = Api::all(self.client.clone());
+                delete::<PersistentVolume>(&api, &name, exactly, &format!("deleting PersistentVolume {name}")).await?
+            }
+            Deed::Evict(pod) => return self.evict(pod, EvictionRun::Real).await,
+            Deed::Look | Deed::AskEviction(_) | Deed::Report(_) => Write::Done(()),
+        };
+        Ok(done.into())
+    }
+
+    /// `None`: it is another pod now.
+    pub async fn may_evict(&self, pod: &PodRef) -> Result<Option<EvictionAnswer>, OperatorError> {
+        Ok(match self.evict(pod, EvictionRun::Dry).await? {
+            DeedOutcome::Done => Some(EvictionAnswer::Allowed),
+            DeedOutcome::Refused => Some(EvictionAnswer::Refused),
+            DeedOutcome::Changed => None,
+        })
+    }
+
+    async fn patch(
+        &self,
+        volume: &MarkedVolume,
+        annotations: Value,
+        policy: Option<&str>,
+    ) -> Result<Write<()>, OperatorError> {
+        let (api, name, meta) = (Api::all(self.client.clone()), volume.volume.name_any(), &volume.volume.metadata);
+        let sent = self.volumes.list_count();
+        let metadata = json!({"uid": meta.uid, "resourceVersion": meta.resource_version, "annotations": annotations});
+        let mut change = json!({"metadata": metadata});
+        if let Some(policy) = policy {
+            change["spec"] = json!({"persistentVolumeReclaimPolicy": policy});
+        }
+        let what = format!("writing the reaction into PersistentVolume {name}");
+        let written = patch(&api, &name, &what, change).await?;
+        Ok(written.map(|written| self.volumes.learn(object::needed(written), sent)))
+    }
+
+    async fn evict(&self, pod: &PodRef, run: EvictionRun) -> Result<DeedOutcome, OperatorError> {
+        match evict(&self.client, pod, run).await {
+            Err(error) if error.is_too_many_requests() => Ok(DeedOutcome::Refused),
+            answer => Ok(Write::of(answer)?.into()),
+        }
+    }
+}
+
+async fn delete<K>(api: &Api<K>, name: &str, exactly: Preconditions, what: &str) -> Result<Write<()>, OperatorError>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
+    Ok(Write::of(within(what, api.delete(name, &params)).await)?.map(drop))
+}

@@ -1,0 +1,337 @@
+//! The reaction at work, on the leader.
+//!
+//! Each pass looks at all marked volumes, reads what it needs of some from the API server, and does at most one step for
+//! each. What it does is in annotations of PersistentVolumes, so that the next leader goes on with it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::decide::decide;
+use super::marked::{MarkedVolume, marked_volumes};
+use super::memory::{ReactionMemory, ReactionTimes};
+use super::perform::{DeedOutcome, Performer};
+use super::reader::LiveReader;
+use super::report::{self, Told};
+use super::settings::{ReactionMode, ReactionSettings};
+use super::tally::NodeTally;
+use super::view::{Deed, ReactionStep, ReactionView};
+use super::why::Why;
+use crate::api::crd::PoolVolume;
+use crate::operator::error::OperatorError;
+use crate::operator::event_writer::EventWriter;
+use crate::operator::leader_stores::LeaderStores;
+use crate::operator::metrics::Metrics;
+use crate::operator::persistent_volume::object::Backing;
+use crate::operator::persistent_volume::plan::Now;
+use crate::operator::persistent_volume::refusals::Refusals;
+use crate::operator::persistent_volume::view::View;
+use crate::operator::steady::GRACE;
+use crate::operator::stores::Stores;
+use crate::operator::write::{Write, patch_status};
+
+/// The wait after a pass that wrote something, and after one that did not.
+const NEXT: Duration = Duration::from_secs(2);
+const PACE: Duration = Duration::from_secs(30);
+/// How many objects one pass writes.
+const WRITES: usize = 50;
+/// How often a pass decides: after each round of reads again.
+const ROUNDS: usize = 3;
+/// The name of this work in metrics and logs.
+const WORK: &str = "reaction";
+
+/// How soon the passes follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// How long a volume must be seen lost.
+    grace: SignedDuration,
+    next: Duration,
+    waiting: Duration,
+}
+
+/// What makes the next pass begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextPass {
+    /// Something was written.
+    Soon,
+    /// Something is waited for.
+    Later,
+    /// Nothing is marked.
+    WithAChange,
+}
+
+pub struct Reactor {
+    client: Client,
+    stores: Stores,
+    own: LeaderStores,
+    events: EventWriter,
+    performer: Performer,
+    metrics: Metrics,
+    settings: ReactionSettings,
+    pace: Pace,
+}
+
+/// One write of a pass.
+enum ReactionWrite {
+    Act(MarkedVolume, Deed),
+    Tell(MarkedVolume, Why),
+    /// The condition is not true any more.
+    Forget(Arc<PoolVolume>),
+}
+
+impl ReactionWrite {
+    /// By which it is known whether it was refused.
+    fn key(&self) -> Option<String> {
+        match self {
+            Self::Act(volume, _) => Some(volume.uid.clone()),
+            Self::Tell(volume, _) => Some(format!("{} told", volume.uid)),
+            Self::Forget(volume) => volume.uid(),
+        }
+    }
+}
+
+impl Reactor {
+    /// `client` must be `client_without_repetition`.
+    pub fn new(
+        client: Client,
+        stores: Stores,
+        own: LeaderStores,
+        metrics: Metrics,
+        settings: ReactionSettings,
+        identity: &str,
+    ) -> Self {
+        Self {
+            stores,
+            events: EventWriter::new(client.clone(), identity),
+            performer: Performer::new(client.clone(), own.volumes.clone()),
+            own,
+            metrics,
+            settings,
+            pace: Pace { grace: GRACE, next: NEXT, waiting: PACE },
+            client,
+        }
+    }
+
+    /// Sets other times: for how long a volume must be seen lost, and between passes.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn with_pace(self, grace: SignedDuration, between: Duration) -> Self {
+        Self { pace: Pace { grace, next: between, waiting: between }, ..self }
+    }
+
+    /// Runs until it is dropped.
+    pub async fn run(self) {
+        let (mut changes, mut volumes) = (self.stores.changes(), self.own.volumes.changes());
+        let mut memory = ReactionMemory::new(&self.settings, self.pace.grace);
+        let (mut refusals, began) = (Refusals::new(), Instant::now());
+        loop {
+            // Any change after this starts another pass.
+            changes.mark_unchanged();
+            volumes.mark_unchanged();
+            let is_synced = self.stores.are_synced() && self.own.volumes.is_synced() && self.own.classes.is_synced();
+            let next = match is_synced {
+                true => self.pass(&mut memory, &mut refusals, began.elapsed()).await,
+                false => NextPass::WithAChange,
+            };
+            if next == NextPass::WithAChange {
+                tokio::select! {
+                    () = changes.next() => {}
+                    _ = volumes.changed() => {}
+                }
+            }
+            tokio::time::sleep(if next == NextPass::Soon { self.pace.next } else { self.pace.waiting }).await;
+        }
+    }
+
+    async fn pass(&self, memory: &mut ReactionMemory, refusals: &mut Refusals, elapsed: Duration) -> NextPass {
+        let monotonic = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
+        let now = Now { wall: Timestamp::now(), monotonic };
+        let cluster = View::of(&self.stores, &self.own.volumes);
+        let mut view = self.view(&cluster, memory, now);
+        let steps = self.decided(&mut view, memory, now).await;
+        let writes = self.writes(&cluster, &view, steps, memory);
+        let (writes, waiting) = refusals.select(writes, ReactionWrite::key, WRITES, elapsed);
+        let (mut written, mut failed) = (false, false);
+        for write in writes {
+            let done = self.carry_out(&cluster, &view, &write, memory).await;
+            refusals.written(write.key(), done);
+            (written, failed) = (written || done, failed || !done);
+        }
+        let again = refusals.end(failed, elapsed);
+        match (written, view.volumes.is_empty() && waiting == 0 && again.is_none()) {
+            (true, _) => NextPass::Soon,
+            (false, false) => NextPass::Later,
+            (false, true) => NextPass::WithAChange,
+        }
+    }
+
+    fn view(&self, cluster: &View, memory: &mut ReactionMemory, now: Now) -> ReactionView {
+        let settings = self.settings.clone();
+        let mut volumes = marked_volumes(cluster, &self.own.classes.all(), now.wall);
+        memory.sort(&mut volumes);
+        let nodes = NodeTally::of(cluster, &volumes, now.wall);
+        let ReactionTimes { seen, calm, clock } = memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
+        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, live: [].into() }
+    }
+
+    /// Decides, reads what the decision asks for, and decides again.
+    async fn decided(&self, view: &mut ReactionView, memory: &mut ReactionMemory, now: Now) -> Vec<ReactionStep> {
+        let mut reader = LiveReader::new(self.client.clone(), self.settings.mode);
+        let (mut steps, mut asked) = (decide(view), BTreeSet::new());
+        for _ in 1..ROUNDS {
+            let mut has_read = false;
+            for ReactionStep { volume: uid, deed } in &steps {
+                let Some(volume) = view.volumes.iter().find(|volume| volume.uid == *uid) else { continue };
+                match deed {
+                    Deed::Look if asked.insert(uid.clone()) => {
+                        memory.looked(uid, now);
+                        if let Some(live) = self.note(reader.read(volume).await) {
+                            has_read |= view.live.insert(uid.clone(), live).is_none();
+                        }
+                    }
+                    Deed::AskEviction(pod) => {
+                        let answer = self.note(self.performer.may_evict(pod).await).flatten();
+                        if let Some(live) = view.live.get_mut(uid) {
+                            live.eviction = answer;
+                            has_read |= answer.is_some();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if !has_read {
+                break;
+            }
+            steps = decide(view);
+        }
+        steps
+    }
+
+    /// The steps first: what is only told can wait.
+    fn writes(
+        &self,
+        cluster: &View,
+        view: &ReactionView,
+        steps: Vec<ReactionStep>,
+        memory: &ReactionMemory,
+    ) -> Vec<ReactionWrite> {
+        let (mut acts, mut others) = (Vec::new(), Vec::new());
+        for ReactionStep { volume: uid, deed } in steps {
+            let Some(volume) = view.volumes.iter().find(|volume| volume.uid == uid) else { continue };
+            let object = object_of(cluster, volume);
+            match deed {
+                Deed::Look | Deed::AskEviction(_) => {}
+                // It comes back with each restart.
+                Deed::Report(Why::Recovering) => {}
+                Deed::Report(why) if why.is_reported() => {
+                    let is_written = object.is_none_or(|object| report::told_by(object) == Some(why.word()));
+                    if !is_written || !is_told(object, memory, &uid, why) {
+                        others.push(ReactionWrite::Tell(volume.clone(), why));
+                    }
+                }
+                Deed::Report(_) => {
+                    let told = object.filter(|object| report::told_by(object).is_some());
+                    others.extend(told.map(|object| ReactionWrite::Forget(Arc::clone(object))));
+                }
+                deed => acts.push(ReactionWrite::Act(volume.clone(), deed)),
+            }
+        }
+        others.extend(self.out_of_date(cluster, view).map(ReactionWrite::Forget));
+        acts.extend(others);
+        acts
+    }
+
+    /// Those whose condition nobody keeps any more.
+    fn out_of_date(&self, cluster: &View, view: &ReactionView) -> impl Iterator<Item = Arc<PoolVolume>> {
+        let is_off = self.settings.mode == ReactionMode::Off;
+        let kept = view.volumes.iter().filter(|volume| !is_off || volume.record.is_some() || volume.reacted.is_some());
+        let kept: BTreeSet<String> = kept.filter_map(|volume| object_of(cluster, volume)?.uid()).collect();
+        let told = cluster.volumes.values().filter(|object| report::told_by(object).is_some()).cloned();
+        told.filter(move |object| object.uid().is_none_or(|uid| !kept.contains(&uid)))
+    }
+
+    /// Whether nothing of it has to be tried again.
+    async fn carry_out(
+        &self,
+        cluster: &View,
+        view: &ReactionView,
+        write: &ReactionWrite,
+        memory: &mut ReactionMemory,
+    ) -> bool {
+        match write {
+            ReactionWrite::Act(volume, deed) => {
+                let live = view.live.get(&volume.uid);
+                let told = match self.note(self.performer.perform(volume, live, deed).await) {
+                    None => return false,
+                    Some(DeedOutcome::Changed) => return true,
+                    Some(DeedOutcome::Refused) => {
+                        return self.tell(cluster, volume, Why::BudgetExhausted, memory).await;
+                    }
+                    Some(DeedOutcome::Done) => report::of_deed(volume, deed),
+                };
+                memory.forget(&volume.uid);
+                let Some(told) = told else { return true };
+                tracing::warn!(volume = volume.volume.name_any(), step = told.word, "{}", told.event.note);
+                self.write_events(&told).await && self.write_condition(object_of(cluster, volume), Some(&told)).await
+            }
+            ReactionWrite::Tell(volume, why) => self.tell(cluster, volume, *why, memory).await,
+            ReactionWrite::Forget(object) => self.write_condition(Some(object), None).await,
+        }
+    }
+
+    async fn tell(&self, cluster: &View, volume: &MarkedVolume, why: Why, memory: &mut ReactionMemory) -> bool {
+        let (object, told) = (object_of(cluster, volume), report::of_why(volume, why));
+        if !is_told(object, memory, &volume.uid, why) {
+            if !self.write_events(&told).await {
+                return false;
+            }
+            memory.tell(&volume.uid, why);
+        }
+        self.write_condition(object, Some(&told)).await
+    }
+
+    async fn write_events(&self, told: &Told) -> bool {
+        let mut is_done = true;
+        for about in &told.about {
+            // Events of one reason and action are one Event with a count, whatever their notes say.
+            is_done &= self.note(self.events.write(about, told.word, &told.event).await).is_some();
+        }
+        is_done
+    }
+
+    /// Of a volume without a PoolVolume there is nothing to write.
+    async fn write_condition(&self, object: Option<&Arc<PoolVolume>>, told: Option<&Told>) -> bool {
+        let Some(object) = object.filter(|object| object.status.is_some()) else { return true };
+        let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), object.name_any());
+        let seen = json!({"uid": object.uid(), "resourceVersion": object.resource_version()});
+        let change = json!({"metadata": seen, "status": {"conditions": report::conditions(object, told)}});
+        let what = format!("writing the condition {} of PoolVolume {name}", report::REACTION);
+        let sent = self.stores.volumes.list_count();
+        let written = self.note(patch_status(&api, &name, &what, change).await);
+        if let Some(Write::Done(written)) = written {
+            self.stores.volumes.learn(written, sent);
+            return true;
+        }
+        written.is_some()
+    }
+
+    fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
+        self.metrics.note(WORK, written)
+    }
+}
+
+fn object_of<'c>(cluster: &'c View, volume: &MarkedVolume) -> Option<&'c Arc<PoolVolume>> {
+    match &volume.backing {
+        Backing::Volume(id) => cluster.volumes.get(id),
+        Backing::Path(_) => None,
+    }
+}
+
+/// Whether a person was told, by this process or by an earlier one.
+fn is_told(object: Option<&Arc<PoolVolume>>, memory: &ReactionMemory, uid: &str, why: Why) -> bool {
+    memory.told(uid) == Some(why) || object.is_some_and(|object| report::told_by(object) == Some(why.word()))
+}

@@ -1,0 +1,164 @@
+//! What people are told: the Events of a step, or of what holds one back, and the condition `Reaction` of a PoolVolume.
+//! Pure but for the clock of conditions.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt as _};
+
+use super::gates::claim_of;
+use super::marked::MarkedVolume;
+use super::record::{ClaimUid, ReactionRecord};
+use super::view::Deed;
+use super::why::Why;
+use crate::api::crd::PoolVolume;
+use crate::operator::condition::condition;
+use crate::operator::event::EventNote;
+use crate::operator::persistent_volume::object::Backing;
+
+/// The condition that says how far the reaction to a volume is. It is true while one is under way.
+pub const REACTION: &str = "Reaction";
+
+/// What is told of one volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The reason of the condition.
+    pub word: &'static str,
+    pub is_under_way: bool,
+    pub event: EventNote,
+    /// What the Event is about.
+    pub about: Vec<ObjectReference>,
+}
+
+/// Of a step that was done; `None`: it changes nothing.
+pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
+    let name = volume.volume.name_any();
+    let under_way = volume.record.as_ref().and_then(|record| record.as_ref().ok());
+    let record = match deed {
+        Deed::Begin(record) | Deed::Cancel(record, _) | Deed::Finish(record) | Deed::Stop(record) => Some(record),
+        _ => under_way,
+    };
+    let pod = record.map(|record| record.pod.as_str()).unwrap_or_default();
+    let told = |word, event: &str, type_, is_under_way, note: String| Told {
+        word,
+        is_under_way,
+        event: EventNote { type_, reason: format!("Reaction{event}"), note },
+        about: about(volume, record, is_of_set(deed)),
+    };
+    let (normal, warning) = (EventType::Normal, EventType::Warning);
+    Some(match deed {
+        Deed::Begin(ReactionRecord { reason, set, claim: ClaimUid { name: claim, .. }, .. }) => {
+            let note = format!(
+                "PersistentVolume {name} is lost ({reason}): it is retained, then claim {claim} and pod {pod} are deleted, so \
+                 that StatefulSet {} makes both elsewhere",
+                set.name
+            );
+            told("Begun", "Begun", normal, true, note)
+        }
+        Deed::DeleteClaim(ClaimUid { name: claim, .. }) => {
+            let note = format!("claim {claim} is deleted; PersistentVolume {name} stays, with its data");
+            told("ClaimDeleted", "ClaimDeleted", normal, true, note)
+        }
+        Deed::Evict(_) => {
+            let note = format!("pod {pod} is evicted, so that its StatefulSet makes it again, with a new claim");
+            told("PodEvicted", "PodEvicted", normal, true, note)
+        }
+        Deed::Cancel(record, why) => {
+            let ReactionRecord { claim, policy, .. } = record;
+            let note = format!("claim {} is kept, and the policy is {policy} again: {}", claim.name, why.sentence());
+            told("Cancelled", "Cancelled", normal, false, note)
+        }
+        Deed::Finish(_) => {
+            let note = format!("pod {pod} is ready with a new volume. {}", remains(volume));
+            told("Finished", "Finished", normal, false, note)
+        }
+        Deed::Stop(ReactionRecord { claim, .. }) => {
+            let note = format!(
+                "stopped after claim {} was deleted: delete pod {pod}, and its StatefulSet makes both again where it wants \
+                 them. {}",
+                claim.name,
+                remains(volume)
+            );
+            told("Stopped", "Stopped", warning, false, note)
+        }
+        Deed::DeleteVolume => {
+            let note = format!("PersistentVolume {name}, which nobody had, is deleted: what it names is lost");
+            told("VolumeDeleted", "VolumeDeleted", normal, false, note)
+        }
+        Deed::Look | Deed::AskEviction(_) | Deed::Report(_) => return None,
+    })
+}
+
+/// Of what holds a volume back, or is waited for.
+pub fn of_why(volume: &MarkedVolume, why: Why) -> Told {
+    let record = volume.record.as_ref().and_then(|record| record.as_ref().ok());
+    let (type_, reason) = match why {
+        Why::DryRun => (EventType::Normal, "ReactionWouldBegin"),
+        Why::WaitsForPod | Why::WaitsForClaim | Why::WaitsForBinding | Why::WaitsForReady => {
+            (EventType::Normal, "ReactionHeld")
+        }
+        _ => (EventType::Warning, "ReactionHeld"),
+    };
+    let note = format!("{}: {}", why.word(), why.sentence());
+    Told {
+        word: why.word(),
+        is_under_way: volume.record.is_some(),
+        event: EventNote { type_, reason: reason.to_owned(), note },
+        about: about(volume, record, false),
+    }
+}
+
+fn is_of_set(deed: &Deed) -> bool {
+    matches!(deed, Deed::DeleteClaim(_) | Deed::Finish(_))
+}
+
+/// What a person does with the volume that stays.
+fn remains(volume: &MarkedVolume) -> String {
+    let name = volume.volume.name_any();
+    match &volume.backing {
+        Backing::Volume(id) => format!(
+            "PersistentVolume {name} keeps its data: delete it and order Erase for PoolVolume {id}, or use it again with \
+             `localpool volume pv {id}`"
+        ),
+        Backing::Path(_) => format!("PersistentVolume {name} keeps its data until a person deletes it"),
+    }
+}
+
+fn about(volume: &MarkedVolume, record: Option<&ReactionRecord>, with_set: bool) -> Vec<ObjectReference> {
+    let claim = record.map(|record| record.claim.clone()).or_else(|| claim_of(volume));
+    let set = record.filter(|_| with_set).map(|record| {
+        let ReactionRecord { claim, set, .. } = record;
+        reference::<StatefulSet>(Some(&claim.namespace), &set.name, &set.uid)
+    });
+    let claim = claim.map(|claim| reference::<PersistentVolumeClaim>(Some(&claim.namespace), &claim.name, &claim.uid));
+    let own = reference::<PersistentVolume>(None, &volume.volume.name_any(), &volume.uid);
+    claim.into_iter().chain([own]).chain(set).collect()
+}
+
+fn reference<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        namespace: namespace.map(str::to_owned),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// The reason of the condition.
+pub fn told_by(volume: &PoolVolume) -> Option<&str> {
+    let conditions = volume.status.as_ref()?.conditions.iter();
+    conditions.into_iter().find(|condition| condition.type_ == REACTION).map(|condition| condition.reason.as_str())
+}
+
+/// All conditions of a PoolVolume, with this one; `None`: without it.
+pub fn conditions(volume: &PoolVolume, told: Option<&Told>) -> Vec<Condition> {
+    let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let next = told.map(|told| {
+        let message = told.event.note.clone();
+        condition(before, REACTION, told.is_under_way, told.word, message, volume.metadata.generation)
+    });
+    before.iter().filter(|condition| condition.type_ != REACTION).cloned().chain(next).collect()
+}

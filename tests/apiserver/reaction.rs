@@ -1,0 +1,437 @@
+//! The reaction against a real API server. It looks at all PersistentVolumes, so each of these tests is alone.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt as _};
+use localpool::operator::controller::{LeaderStores, Metrics, ReactionMode, ReactionSettings, Reactor};
+use localpool::volume::DRIVER_NAME;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::codegen::http::{Method, Request};
+use tower::service_fn;
+
+use crate::agent::unique;
+use crate::cluster;
+use crate::leader::until;
+use crate::stateful::{CLAIM, POD, Scene, object};
+
+/// A reactor at work.
+struct React {
+    task: JoinHandle<()>,
+    writes: Arc<Writes>,
+}
+
+impl Drop for React {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a reactor wrote, but for Events and conditions.
+struct Writes {
+    done: Mutex<Vec<String>>,
+    /// How many are sent; the next one waits before, or the last one never gets its answer.
+    most: AtomicUsize,
+    stop: Stop,
+    held: watch::Sender<bool>,
+    is_open: watch::Sender<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stop {
+    BeforeTheNext,
+    BeforeTheAnswer,
+}
+
+impl Writes {
+    fn new(most: usize, stop: Stop) -> Arc<Self> {
+        let (held, is_open) = (watch::Sender::new(false), watch::Sender::new(false));
+        Arc::new(Self { done: Mutex::default(), most: AtomicUsize::new(most), stop, held, is_open })
+    }
+
+    fn done(&self) -> Vec<String> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn client(self: &Arc<Self>, client: &Client) -> Client {
+        let (client, writes) = (client.clone(), Arc::clone(self));
+        let service = service_fn(move |request: Request<Body>| {
+            let (client, writes) = (client.clone(), Arc::clone(&writes));
+            async move {
+                let Some(what) = what(&request) else { return client.send(request).await };
+                let is_last = writes.done().len() + 1 >= writes.most.load(Ordering::SeqCst);
+                if writes.done().len() >= writes.most.load(Ordering::SeqCst) {
+                    writes.hold().await;
+                }
+                let answer = client.send(request).await;
+                let is_done = answer.as_ref().is_ok_and(|answer| answer.status().is_success());
+                if is_done {
+                    writes.done.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+                }
+                if is_done && is_last && writes.stop == Stop::BeforeTheAnswer {
+                    writes.hold().await;
+                }
+                answer
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn hold(&self) {
+        self.held.send_replace(true);
+        let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+    }
+
+    async fn is_held(&self) {
+        let mut held = self.held.subscribe();
+        let waited = tokio::time::timeout(crate::agent::PATIENCE, held.wait_for(|held| *held)).await;
+        waited.unwrap_or_else(|_| panic!("no more than {:?}", self.done())).expect("it is ours");
+    }
+
+    fn go_on(&self) {
+        self.most.store(usize::MAX, Ordering::SeqCst);
+        self.is_open.send_replace(true);
+    }
+}
+
+/// The name of a write that counts.
+fn what(request: &Request<Body>) -> Option<String> {
+    let path = request.uri().path();
+    let is_dry = request.uri().query().is_some_and(|query| query.contains("dryRun"));
+    let kind = ["persistentvolumeclaims", "persistentvolumes", "eviction", "pods"];
+    let kind = kind.into_iter().find(|kind| path.split('/').any(|part| part == *kind))?;
+    let writes = [Method::POST, Method::PATCH, Method::DELETE, Method::PUT];
+    (writes.contains(request.method()) && !is_dry).then(|| format!("{} {kind}", request.method()))
+}
+
+const BEGIN: &str = "PATCH persistentvolumes";
+const DELETE_CLAIM: &str = "DELETE persistentvolumeclaims";
+const EVICT: &str = "POST eviction";
+const FINISH: &str = "PATCH persistentvolumes";
+
+fn react(scene: &Scene, mode: ReactionMode) -> React {
+    react_with(scene, mode, Writes::new(usize::MAX, Stop::BeforeTheNext))
+}
+
+fn react_with(scene: &Scene, mode: ReactionMode, writes: Arc<Writes>) -> React {
+    let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+    let client = writes.client(&scene.once);
+    let own = LeaderStores::watch(&scene.stage.client);
+    let settings = ReactionSettings {
+        mode,
+        recover_after: SignedDuration::from_secs(1),
+        at_once: 1,
+        per_hour: 100,
+        max_bad_nodes: 100,
+    };
+    let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics, settings, "test");
+    let reactor = reactor.with_pace(SignedDuration::ZERO, Duration::from_millis(200));
+    React { task: tokio::spawn(reactor.run()), writes }
+}
+
+/// Waits for the condition Reaction of the lost volume.
+async fn reports(scene: &Scene, reason: &str) {
+    let holds = async || scene.condition().await.filter(|(_, found)| found == reason).map(drop);
+    until(&format!("the condition {reason}"), holds).await;
+}
+
+/// The notes of the Events of one reason about an object.
+async fn events(client: &Client, name: &str, reason: &str) -> Vec<String> {
+    let api: Api<Event> = Api::all(client.clone());
+    let fields = format!("regarding.name={name},reason={reason}");
+    let found = api.list(&ListParams::default().fields(&fields)).await.expect("listed").items;
+    found.into_iter().filter_map(|event| event.note).collect()
+}
+
+async fn told(client: &Client, name: &str, reason: &str, word: &str) {
+    let found = async || events(client, name, reason).await.into_iter().find(|note| note.starts_with(word));
+    until(&format!("{reason} {word} about {name}"), found).await;
+}
+
+/// Several passes.
+async fn a_while() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+/// Whether the reaction has ended, as it must end.
+async fn is_whole(scene: &Scene, first: &str) -> Option<()> {
+    let (policy, record, reacted) = scene.state().await;
+    let reacted = reacted.filter(|_| record.is_none())?;
+    assert_eq!((policy.as_str(), reacted["policy"].as_str()), ("Retain", Some("Delete")));
+    assert_eq!((reacted["claim"]["uid"].as_str(), reacted["pod"].as_str()), (Some(first), Some(POD)));
+    assert!(reacted["stopped"].is_null(), "{reacted}");
+    let (claim, is_deleted) = scene.claim().await.expect("it was made again");
+    assert!(claim != first && !is_deleted);
+    Some(())
+}
+
+async fn clean(scene: &Scene) {
+    for name in &scene.volumes {
+        let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let _ = scene.persistent().patch(name, &PatchParams::default(), &unprotected).await;
+        let _ = scene.persistent().delete(name, &DeleteParams::default()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_killed_between_any_two_steps_resumes() {
+    let cluster = cluster!(alone);
+    for stop in [Stop::BeforeTheNext, Stop::BeforeTheAnswer] {
+        let scene = Arc::new(Scene::new(&cluster).await);
+        let (first, _) = scene.claim().await.expect("there");
+        let _others = scene.others();
+        let mut all = Vec::new();
+        // Each of them dies at its first write that counts, before it or right after.
+        for _ in 0..20 {
+            let writes = Writes::new(1, stop);
+            let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+            tokio::select! {
+                () = writes.is_held() => {}
+                () = until("it is whole", async || is_whole(&scene, &first).await) => {}
+            }
+            drop(reactor);
+            all.extend(writes.done());
+            if is_whole(&scene, &first).await.is_some() {
+                break;
+            }
+        }
+        // The pod that the set made while its claim was being deleted is evicted too: nobody else makes the set look.
+        assert_eq!(all, [BEGIN, DELETE_CLAIM, EVICT, EVICT, FINISH]);
+        is_whole(&scene, &first).await.expect("it is whole");
+        let volume = scene.persistent().get(&scene.volumes[1]).await.expect("it stays");
+        assert!(volume.metadata.deletion_timestamp.is_none());
+        clean(&scene).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_dies_under_a_set_and_everybody_is_told_each_step() {
+    let cluster = cluster!(alone);
+    let scene = Arc::new(Scene::new(&cluster).await);
+    let (first, _) = scene.claim().await.expect("there");
+    let _others = scene.others();
+    let reactor = react(&scene, ReactionMode::On);
+    until("it is whole", async || is_whole(&scene, &first).await).await;
+    reports(&scene, "Finished").await;
+    assert_eq!(reactor.writes.done(), [BEGIN, DELETE_CLAIM, EVICT, EVICT, FINISH]);
+    let volume = &scene.volumes[1];
+    for about in [volume.as_str(), CLAIM] {
+        told(&cluster.client, about, "ReactionBegun", &format!("PersistentVolume {volume} is lost (DiskMissing)"))
+            .await;
+        told(&cluster.client, about, "ReactionClaimDeleted", "claim data-db-1 is deleted").await;
+        told(&cluster.client, about, "ReactionPodEvicted", "pod db-1 is evicted").await;
+        told(&cluster.client, about, "ReactionFinished", "pod db-1 is ready with a new volume").await;
+    }
+    told(&cluster.client, "db", "ReactionFinished", "pod db-1").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done().len(), 5, "once");
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_made_anew_under_its_name_is_not_deleted() {
+    let cluster = cluster!(alone);
+    let scene = Scene::new(&cluster).await;
+    let writes = Writes::new(1, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to delete the claim.
+    writes.is_held().await;
+    let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    scene.claims().patch(CLAIM, &PatchParams::default(), &unprotected).await.expect("there");
+    scene.claims().delete(CLAIM, &DeleteParams::default()).await.expect("there");
+    let claim = json!({"metadata": {"name": CLAIM}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "other",
+    }});
+    let anew = scene.claims().create(&PostParams::default(), &object(claim)).await.expect("a new one");
+    writes.go_on();
+    reports(&scene, "WaitsForBinding").await;
+    a_while().await;
+    assert_eq!(scene.claim().await, Some((anew.uid().expect("one"), false)));
+    assert_eq!(reactor.writes.done(), [BEGIN], "neither claim nor pod is touched");
+    drop(reactor);
+    // Without a record, the claimRef says whose the volume is.
+    scene.annotate(&scene.volumes[1], json!({"localpool.dev/reaction": null})).await;
+    let reactor = react(&scene, ReactionMode::On);
+    reports(&scene, "ClaimElsewhere").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), [""; 0]);
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_changed_meanwhile_is_looked_at_again() {
+    let cluster = cluster!(alone);
+    let scene = Scene::new(&cluster).await;
+    let volume = &scene.volumes[1];
+    let paused = |value: Value| json!({"localpool.dev/reaction-pause": value});
+    let writes = Writes::new(0, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to begin.
+    writes.is_held().await;
+    scene.annotate(volume, paused(json!("a person looks at it"))).await;
+    writes.go_on();
+    reports(&scene, "Paused").await;
+    assert_eq!(scene.state().await, ("Delete".to_owned(), None, None));
+    drop(reactor);
+    scene.annotate(volume, paused(Value::Null)).await;
+    let writes = Writes::new(1, Stop::BeforeTheNext);
+    let _reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to delete the claim.
+    writes.is_held().await;
+    assert_eq!(scene.state().await.0, "Retain");
+    let change = Patch::Merge(json!({"metadata": {"annotations": paused(json!(""))}}));
+    scene.claims().patch(CLAIM, &PatchParams::default(), &change).await.expect("there");
+    writes.go_on();
+    until("it is taken back", async || (scene.state().await == ("Delete".to_owned(), None, None)).then_some(())).await;
+    assert!(scene.claim().await.is_some_and(|(_, is_deleted)| !is_deleted));
+    told(&cluster.client, volume, "ReactionCancelled", "claim data-db-1 is kept").await;
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exhausted_disruption_budget_keeps_the_claim() {
+    let cluster = cluster!(alone);
+    let scene = Arc::new(Scene::new(&cluster).await);
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.client.clone(), &scene.namespace);
+    let spec = json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "db"}}});
+    let budget = object(json!({"metadata": {"name": "db"}, "spec": spec}));
+    budgets.create(&PostParams::default(), &budget).await.expect("a new one");
+    let allows = async |allowed: i32| {
+        let status = json!({"status": {
+            "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3,
+            "observedGeneration": 1,
+        }});
+        budgets.patch_status("db", &PatchParams::default(), &Patch::Merge(&status)).await.expect("there");
+    };
+    allows(0).await;
+    let (first, _) = scene.claim().await.expect("there");
+    let reactor = react(&scene, ReactionMode::On);
+    reports(&scene, "BudgetExhausted").await;
+    told(&cluster.client, CLAIM, "ReactionHeld", "BudgetExhausted").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), [""; 0]);
+    assert_eq!(scene.claim().await, Some((first.clone(), false)));
+    allows(1).await;
+    until("the claim is deleted", async || scene.claim().await.filter(|(_, is_deleted)| *is_deleted)).await;
+    let used = async || budgets.get("db").await.expect("there").status.expect("set").disruptions_allowed;
+    until("the budget is used by the eviction", async || (used().await == 0).then_some(())).await;
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_leaders_at_once_delete_one_claim_once() {
+    let cluster = cluster!(alone);
+    let scene = Arc::new(Scene::new(&cluster).await);
+    let (first, _) = scene.claim().await.expect("there");
+    let _others = scene.others();
+    let both = [react(&scene, ReactionMode::On), react(&scene, ReactionMode::On)];
+    until("it is whole", async || is_whole(&scene, &first).await).await;
+    a_while().await;
+    let all: Vec<String> = both.iter().flat_map(|reactor| reactor.writes.done()).collect();
+    let count = |what: &str| all.iter().filter(|write| *write == what).count();
+    assert_eq!((count(BEGIN), count(DELETE_CLAIM), count(EVICT)), (2, 1, 2), "{all:?}");
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switched_off_nothing_is_deleted() {
+    let cluster = cluster!(alone);
+    let scene = Scene::new(&cluster).await;
+    let untouched = ("Delete".to_owned(), None, None);
+    let reactor = react(&scene, ReactionMode::DryRun);
+    reports(&scene, "DryRun").await;
+    told(&cluster.client, CLAIM, "ReactionWouldBegin", "DryRun").await;
+    assert_eq!((reactor.writes.done(), scene.state().await), (vec![], untouched.clone()));
+    drop(reactor);
+    let reactor = react(&scene, ReactionMode::Off);
+    until("nothing is reported", async || scene.condition().await.is_none().then_some(())).await;
+    assert_eq!((reactor.writes.done(), scene.state().await), (vec![], untouched.clone()));
+    drop(reactor);
+    // In the middle: the claim lives.
+    let writes = Writes::new(1, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    writes.is_held().await;
+    drop(reactor);
+    assert!(scene.state().await.1.is_some());
+    let reactor = react(&scene, ReactionMode::Off);
+    until("it is taken back", async || (scene.state().await == untouched).then_some(())).await;
+    drop(reactor);
+    // In the middle: the claim is being deleted.
+    let writes = Writes::new(2, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    writes.is_held().await;
+    drop(reactor);
+    let reactor = react(&scene, ReactionMode::Off);
+    let has_stopped = async || scene.state().await.2.filter(|reacted| reacted["stopped"] == true).map(drop);
+    until("it has stopped", has_stopped).await;
+    told(&cluster.client, CLAIM, "ReactionStopped", "stopped after claim data-db-1 was deleted: delete pod db-1").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), ["PATCH persistentvolumes"]);
+    let pod = scene.pods().get(POD).await.expect("nobody evicts it");
+    assert!(pod.metadata.deletion_timestamp.is_none());
+    assert_eq!(scene.state().await.0, "Retain", "its data stays");
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_and_a_bare_pod_get_an_event() {
+    let cluster = cluster!(alone);
+    let scene = Scene::empty(&cluster).await;
+    let deployment =
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true});
+    let (node, stem) = (&scene.nodes[0], unique("pod"));
+    let mut pods = Vec::new();
+    for (number, owner) in [deployment, Value::Null].into_iter().enumerate() {
+        let (pod, volume) = (format!("{stem}-{number}"), &scene.volumes[number]);
+        let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": scene.lost.to_string()}});
+        scene.volume(volume, node, csi, Some(&format!("data-{pod}"))).await;
+        scene.mark(volume, "DiskMissing").await;
+        scene.pod(&pod, owner, Some(node)).await;
+        pods.push(pod);
+    }
+    let reactor = react(&scene, ReactionMode::On);
+    for pod in &pods {
+        told(&cluster.client, &format!("data-{pod}"), "ReactionHeld", "NotStatefulSet").await;
+    }
+    a_while().await;
+    assert_eq!(reactor.writes.done(), [""; 0]);
+    for pod in &pods {
+        assert_eq!(events(&cluster.client, &format!("data-{pod}"), "ReactionHeld").await.len(), 1);
+    }
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_available_marked_volume_is_deleted_and_a_released_one_is_not() {
+    let cluster = cluster!(alone);
+    let scene = Scene::empty(&cluster).await;
+    let [free, released, by_hand] = [0, 1, 2].map(|number: usize| scene.volumes[number].clone());
+    for name in [&free, &released, &by_hand] {
+        scene.volume(name, &scene.nodes[0], json!({"local": {"path": "/mnt/x"}}), None).await;
+        scene.mark(name, "HostPathNotExist").await;
+        if *name != by_hand {
+            scene.annotate(name, json!({"pv.kubernetes.io/provisioned-by": "static"})).await;
+        }
+    }
+    scene.phase(&released, "Released").await;
+    let reactor = react(&scene, ReactionMode::On);
+    told(&cluster.client, &free, "ReactionVolumeDeleted", "PersistentVolume").await;
+    told(&cluster.client, &released, "ReactionHeld", "HasData").await;
+    told(&cluster.client, &by_hand, "ReactionHeld", "MadeByHand").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), ["DELETE persistentvolumes"]);
+    for (name, is_deleted) in [(&free, true), (&released, false), (&by_hand, false)] {
+        let volume = scene.persistent().get(name).await.expect("its protection keeps it");
+        assert_eq!(volume.metadata.deletion_timestamp.is_some(), is_deleted, "{name}");
+    }
+    clean(&scene).await;
+}
