@@ -249,12 +249,8 @@ fn parse_gone(text: &str) -> Result<DeletedNodePolicy, String> {
 }
 
 fn parse_mode(text: &str) -> Result<ReactionMode, String> {
-    match text {
-        "Off" => Ok(ReactionMode::Off),
-        "DryRun" => Ok(ReactionMode::DryRun),
-        "On" => Ok(ReactionMode::On),
-        other => Err(format!("{other:?} is not Off, DryRun or On")),
-    }
+    let all = [ReactionMode::Off, ReactionMode::DryRun, ReactionMode::On];
+    all.into_iter().find(|mode| mode.word() == text).ok_or_else(|| format!("{text:?} is not Off, DryRun or On"))
 }
 
 /// A shorter time would react to a restart.

@@ -5,6 +5,7 @@ use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::error::{OperatorError, error_message};
+use super::reaction_metrics::ReactionMetrics;
 use super::stores::Stores;
 use crate::api::crd::{DevicePool, Phase};
 use crate::operator::bytes::signed;
@@ -30,6 +31,7 @@ pub struct Metrics {
     pub marked: IntGaugeVec,
     /// The leader's monitor counts them, too.
     pub unclaimed: IntGauge,
+    pub reaction: ReactionMetrics,
     silent: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
@@ -73,7 +75,20 @@ impl Metrics {
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, abnormal, accepted, marked, unclaimed, silent, deleted_sets, leader, writes, errors })
+        let reaction = ReactionMetrics::new(registry)?;
+        Ok(Self {
+            volumes,
+            abnormal,
+            accepted,
+            marked,
+            unclaimed,
+            reaction,
+            silent,
+            deleted_sets,
+            leader,
+            writes,
+            errors,
+        })
     }
 
     /// Counts a write of a controller. One that failed is logged; `None`: it did.

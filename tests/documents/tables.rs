@@ -1,5 +1,5 @@
-//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons
-//! of health. With `UPDATE_DOCS=1` they are written, else they have to be what would be written.
+//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets, reasons of
+//! health, and what holds the reaction back. With `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use localpool::device::{
     fact_table::{FACTS, in_results},
 };
 use localpool::health::{REASONS, ReasonRow, Subject};
+use localpool::operator::controller::Why;
 
 use crate::{read, root};
 
@@ -21,7 +22,10 @@ const SETS: &str = "docs/local-volume-sets.md";
 const DISCOVERY: &str = "docs/discovery.md";
 const HEALTH: &str = "docs/health.md";
 
-const TABLES: [Made; 5] = [
+const REACTION: &str = "docs/reaction.md";
+
+const TABLES: [Made; 6] = [
+    (REACTION, "whys", &["why", "meaning"], whys),
     (HEALTH, "reasons", &["reason", "of a", "severity", "meaning", "what to do"], reasons),
     (SETS, "list filters", &["field", "type", "`device.`", "meaning"], lists),
     (SETS, "facts in expressions", &["`device.`", "type", "meaning"], expressions),
@@ -30,6 +34,10 @@ const TABLES: [Made; 5] = [
     }),
     (DISCOVERY, "the added fields", &["field", "type", "meaning"], || results(|rank| rank != FieldRank::Operators)),
 ];
+
+fn whys() -> Vec<Vec<String>> {
+    Why::ALL.iter().map(|why| vec![format!("`{}`", why.word()), why.sentence().to_owned()]).collect()
+}
 
 fn code(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")

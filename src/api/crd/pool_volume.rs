@@ -41,6 +41,7 @@ use crate::device::{DiskId, NodeName};
     printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk","priority":1}"#,
     printcolumn = r#"{"name":"Volume","type":"string","jsonPath":".spec.volumeName","priority":1}"#,
     printcolumn = r#"{"name":"Order","type":"string","jsonPath":".status.conditions[?(@.type==\"OrderDone\")].reason","priority":1}"#,
+    printcolumn = r#"{"name":"Reaction","type":"string","jsonPath":".status.conditions[?(@.type==\"Reaction\")].reason","priority":1}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]

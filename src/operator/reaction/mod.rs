@@ -11,8 +11,8 @@
 //! live (what is read of one volume's pod, claim and set) ─────┘
 //! ```
 //!
-//! All of these are pure. `reactor` runs the passes: `reader` reads, `perform` carries steps out, `report` has the words for
-//! people, and `memory` what a process remembers of earlier passes.
+//! All of these are pure. `reactor` runs the passes: `reader` reads, `perform` carries steps out, `teller` tells people with
+//! the words of `report`, and `memory` what a process remembers of earlier passes.
 
 mod decide;
 mod evict;
@@ -29,9 +29,11 @@ mod report;
 mod sample;
 mod settings;
 mod tally;
+mod teller;
 mod under_way;
 mod view;
 mod why;
 
 pub use self::reactor::Reactor;
 pub use self::settings::{ReactionMode, ReactionSettings};
+pub use self::why::Why;

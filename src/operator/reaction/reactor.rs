@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
+use kube::{Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::decide::decide;
@@ -17,23 +16,23 @@ use super::marked::{MarkedVolume, marked_volumes};
 use super::memory::{ReactionMemory, ReactionTimes};
 use super::perform::{DeedOutcome, Performer};
 use super::reader::LiveReader;
-use super::report::{self, Told};
+use super::report;
 use super::settings::{ReactionMode, ReactionSettings};
 use super::tally::NodeTally;
+use super::teller::{Teller, WORK, is_told, object_of};
 use super::view::{Deed, ReactionStep, ReactionView};
 use super::why::Why;
 use crate::api::crd::PoolVolume;
+use crate::operator::bytes::signed;
 use crate::operator::error::OperatorError;
-use crate::operator::event_writer::EventWriter;
 use crate::operator::leader_stores::LeaderStores;
 use crate::operator::metrics::Metrics;
-use crate::operator::persistent_volume::object::Backing;
 use crate::operator::persistent_volume::plan::Now;
 use crate::operator::persistent_volume::refusals::Refusals;
 use crate::operator::persistent_volume::view::View;
+use crate::operator::reaction_metrics::ReactionMetrics;
 use crate::operator::steady::GRACE;
 use crate::operator::stores::Stores;
-use crate::operator::write::{Write, patch_status};
 
 /// The wait after a pass that wrote something, and after one that did not.
 const NEXT: Duration = Duration::from_secs(2);
@@ -42,9 +41,6 @@ const PACE: Duration = Duration::from_secs(30);
 const WRITES: usize = 50;
 /// How often a pass decides: after each round of reads again.
 const ROUNDS: usize = 3;
-/// The name of this work in metrics and logs.
-const WORK: &str = "reaction";
-
 /// How soon the passes follow each other.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
@@ -69,7 +65,7 @@ pub struct Reactor {
     client: Client,
     stores: Stores,
     own: LeaderStores,
-    events: EventWriter,
+    teller: Teller,
     performer: Performer,
     metrics: Metrics,
     settings: ReactionSettings,
@@ -106,8 +102,8 @@ impl Reactor {
         identity: &str,
     ) -> Self {
         Self {
+            teller: Teller::new(client.clone(), stores.volumes.clone(), metrics.clone(), identity),
             stores,
-            events: EventWriter::new(client.clone(), identity),
             performer: Performer::new(client.clone(), own.volumes.clone()),
             own,
             metrics,
@@ -119,8 +115,9 @@ impl Reactor {
 
     /// Sets other times: for how long a volume must be seen lost, and between passes.
     #[cfg(any(test, feature = "testing"))]
-    pub fn with_pace(self, grace: SignedDuration, between: Duration) -> Self {
-        Self { pace: Pace { grace, next: between, waiting: between }, ..self }
+    pub fn with_pace(mut self, grace: SignedDuration, between: Duration) -> Self {
+        self.pace = Pace { grace, next: between, waiting: between };
+        self
     }
 
     /// Runs until it is dropped.
@@ -153,6 +150,7 @@ impl Reactor {
         let cluster = View::of(&self.stores, &self.own.volumes);
         let mut view = self.view(&cluster, memory, now);
         let steps = self.decided(&mut view, memory, now).await;
+        self.count(&view, &steps);
         let writes = self.writes(&cluster, &view, steps, memory);
         let (writes, waiting) = refusals.select(writes, ReactionWrite::key, WRITES, elapsed);
         let (mut written, mut failed) = (false, false);
@@ -209,6 +207,22 @@ impl Reactor {
             steps = decide(view);
         }
         steps
+    }
+
+    fn count(&self, view: &ReactionView, steps: &[ReactionStep]) {
+        let ReactionMetrics { steps: _, held, in_flight, oldest, bad_nodes, mode } = &self.metrics.reaction;
+        held.reset();
+        for step in steps {
+            if let Deed::Report(why) = step.deed {
+                held.with_label_values(&[why.word()]).inc();
+            }
+        }
+        let records = || view.volumes.iter().filter_map(|volume| volume.record.as_ref());
+        let began = records().filter_map(|record| Some(record.as_ref().ok()?.began.as_second()));
+        in_flight.set(signed(records().count()));
+        oldest.set(began.min().unwrap_or(0));
+        bad_nodes.set(signed(view.nodes.bad));
+        mode.with_label_values(&[self.settings.mode.word()]).set(1);
     }
 
     /// The steps first: what is only told can wait.
@@ -269,54 +283,19 @@ impl Reactor {
                     None => return false,
                     Some(DeedOutcome::Changed) => return true,
                     Some(DeedOutcome::Refused) => {
-                        return self.tell(cluster, volume, Why::BudgetExhausted, memory).await;
+                        return self.teller.tell(cluster, volume, Why::BudgetExhausted, memory).await;
                     }
                     Some(DeedOutcome::Done) => report::of_deed(volume, deed),
                 };
                 memory.forget(&volume.uid);
                 let Some(told) = told else { return true };
+                self.metrics.reaction.steps.with_label_values(&[told.word]).inc();
                 tracing::warn!(volume = volume.volume.name_any(), step = told.word, "{}", told.event.note);
-                self.write_events(&told).await && self.write_condition(object_of(cluster, volume), Some(&told)).await
+                self.teller.done(cluster, volume, &told).await
             }
-            ReactionWrite::Tell(volume, why) => self.tell(cluster, volume, *why, memory).await,
-            ReactionWrite::Forget(object) => self.write_condition(Some(object), None).await,
+            ReactionWrite::Tell(volume, why) => self.teller.tell(cluster, volume, *why, memory).await,
+            ReactionWrite::Forget(object) => self.teller.write_condition(Some(object), None).await,
         }
-    }
-
-    async fn tell(&self, cluster: &View, volume: &MarkedVolume, why: Why, memory: &mut ReactionMemory) -> bool {
-        let (object, told) = (object_of(cluster, volume), report::of_why(volume, why));
-        if !is_told(object, memory, &volume.uid, why) {
-            if !self.write_events(&told).await {
-                return false;
-            }
-            memory.tell(&volume.uid, why);
-        }
-        self.write_condition(object, Some(&told)).await
-    }
-
-    async fn write_events(&self, told: &Told) -> bool {
-        let mut is_done = true;
-        for about in &told.about {
-            // Events of one reason and action are one Event with a count, whatever their notes say.
-            is_done &= self.note(self.events.write(about, told.word, &told.event).await).is_some();
-        }
-        is_done
-    }
-
-    /// Of a volume without a PoolVolume there is nothing to write.
-    async fn write_condition(&self, object: Option<&Arc<PoolVolume>>, told: Option<&Told>) -> bool {
-        let Some(object) = object.filter(|object| object.status.is_some()) else { return true };
-        let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), object.name_any());
-        let seen = json!({"uid": object.uid(), "resourceVersion": object.resource_version()});
-        let change = json!({"metadata": seen, "status": {"conditions": report::conditions(object, told)}});
-        let what = format!("writing the condition {} of PoolVolume {name}", report::REACTION);
-        let sent = self.stores.volumes.list_count();
-        let written = self.note(patch_status(&api, &name, &what, change).await);
-        if let Some(Write::Done(written)) = written {
-            self.stores.volumes.learn(written, sent);
-            return true;
-        }
-        written.is_some()
     }
 
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
@@ -324,14 +303,8 @@ impl Reactor {
     }
 }
 
-fn object_of<'c>(cluster: &'c View, volume: &MarkedVolume) -> Option<&'c Arc<PoolVolume>> {
-    match &volume.backing {
-        Backing::Volume(id) => cluster.volumes.get(id),
-        Backing::Path(_) => None,
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.metrics.reaction.reset();
     }
-}
-
-/// Whether a person was told, by this process or by an earlier one.
-fn is_told(object: Option<&Arc<PoolVolume>>, memory: &ReactionMemory, uid: &str, why: Why) -> bool {
-    memory.told(uid) == Some(why) || object.is_some_and(|object| report::told_by(object) == Some(why.word()))
 }

@@ -17,6 +17,17 @@ pub enum ReactionMode {
     On,
 }
 
+impl ReactionMode {
+    /// The value in the chart, and the label of the metric.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "Off",
+            Self::DryRun => "DryRun",
+            Self::On => "On",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReactionSettings {
     pub mode: ReactionMode,

@@ -1,0 +1,94 @@
+//! Tells people what was done, and what holds a volume back: once, with Events and in the condition of its PoolVolume.
+
+use std::sync::Arc;
+
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+
+use super::marked::MarkedVolume;
+use super::memory::ReactionMemory;
+use super::report::{self, Told};
+use super::why::Why;
+use crate::api::crd::PoolVolume;
+use crate::operator::error::OperatorError;
+use crate::operator::event_writer::EventWriter;
+use crate::operator::metrics::Metrics;
+use crate::operator::persistent_volume::object::Backing;
+use crate::operator::persistent_volume::view::View;
+use crate::operator::store::Store;
+use crate::operator::write::{Write, patch_status};
+
+/// The name of this work in metrics and logs.
+pub const WORK: &str = "reaction";
+
+pub struct Teller {
+    client: Client,
+    volumes: Store<PoolVolume>,
+    events: EventWriter,
+    metrics: Metrics,
+}
+
+impl Teller {
+    pub fn new(client: Client, volumes: Store<PoolVolume>, metrics: Metrics, identity: &str) -> Self {
+        Self { volumes, events: EventWriter::new(client.clone(), identity), metrics, client }
+    }
+
+    /// Of a step. Whether nothing has to be tried again.
+    pub async fn done(&self, cluster: &View, volume: &MarkedVolume, told: &Told) -> bool {
+        self.write_events(told).await && self.write_condition(object_of(cluster, volume), Some(told)).await
+    }
+
+    /// Of what holds a volume back.
+    pub async fn tell(&self, cluster: &View, volume: &MarkedVolume, why: Why, memory: &mut ReactionMemory) -> bool {
+        let (object, told) = (object_of(cluster, volume), report::of_why(volume, why));
+        if !is_told(object, memory, &volume.uid, why) {
+            if !self.write_events(&told).await {
+                return false;
+            }
+            memory.tell(&volume.uid, why);
+        }
+        self.write_condition(object, Some(&told)).await
+    }
+
+    async fn write_events(&self, told: &Told) -> bool {
+        let mut is_done = true;
+        for about in &told.about {
+            // Events of one reason and action are one Event with a count, whatever their notes say.
+            is_done &= self.note(self.events.write(about, told.word, &told.event).await).is_some();
+        }
+        is_done
+    }
+
+    /// Of a volume without a PoolVolume there is nothing to write.
+    pub async fn write_condition(&self, object: Option<&Arc<PoolVolume>>, told: Option<&Told>) -> bool {
+        let Some(object) = object.filter(|object| object.status.is_some()) else { return true };
+        let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), object.name_any());
+        let seen = json!({"uid": object.uid(), "resourceVersion": object.resource_version()});
+        let change = json!({"metadata": seen, "status": {"conditions": report::conditions(object, told)}});
+        let what = format!("writing the condition {} of PoolVolume {name}", report::REACTION);
+        let sent = self.volumes.list_count();
+        let written = self.note(patch_status(&api, &name, &what, change).await);
+        if let Some(Write::Done(written)) = written {
+            self.volumes.learn(written, sent);
+            return true;
+        }
+        written.is_some()
+    }
+
+    fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
+        self.metrics.note(WORK, written)
+    }
+}
+
+/// That of a volume of this driver.
+pub fn object_of<'c>(cluster: &'c View, volume: &MarkedVolume) -> Option<&'c Arc<PoolVolume>> {
+    match &volume.backing {
+        Backing::Volume(id) => cluster.volumes.get(id),
+        Backing::Path(_) => None,
+    }
+}
+
+/// Whether a person was told, by this process or by an earlier one.
+pub fn is_told(object: Option<&Arc<PoolVolume>>, memory: &ReactionMemory, uid: &str, why: Why) -> bool {
+    memory.told(uid) == Some(why) || object.is_some_and(|object| report::told_by(object) == Some(why.word()))
+}
