@@ -134,7 +134,7 @@ fn react_with(scene: &Scene, mode: ReactionMode, writes: Arc<Writes>) -> React {
         max_bad_nodes: 100,
     };
     let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics, settings, "test");
-    let reactor = reactor.with_pace(SignedDuration::ZERO, Duration::from_millis(200));
+    let reactor = reactor.with_pace(Duration::from_millis(200));
     React { task: tokio::spawn(reactor.run()), writes }
 }
 

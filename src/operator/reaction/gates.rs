@@ -1,16 +1,15 @@
 //! What must hold before a claim is deleted. What watches know is checked first: most volumes are never looked at.
 
-use jiff::SignedDuration;
+use std::collections::BTreeSet;
 
-use super::live::{LiveFacts, PodFacts, SetFacts};
+use super::in_flight::InFlight;
+use super::live::{EvictionAnswer, LiveFacts, PodFacts, SetFacts};
 use super::marked::{HomeState, MarkedVolume};
 use super::record::ClaimUid;
 use super::view::ReactionView;
 use super::why::Why;
 use crate::health::HealthReason;
 use crate::operator::steady::Lasting;
-
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Whether the volume is lost, by what watches know; gives out the reason.
 pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, Why> {
@@ -20,9 +19,10 @@ pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, 
     if volume.losses.is_empty() {
         return Err(Why::MarkNotCounted);
     }
-    let lasts = volume.lost_since.map(|since| view.now.duration_since(since));
-    let has_lasted = lasts.is_some_and(|lasts| lasts >= view.settings.recover_after);
-    if !has_lasted || !is_seen(volume, view) {
+    let lasts = |since| view.now.duration_since(since) >= view.settings.recover_after;
+    // What was taken back begins again after another interval.
+    let ended = volume.reacted.as_ref().and_then(|record| record.ended.as_ref());
+    if !volume.lost_since.is_some_and(lasts) || !ended.is_none_or(|end| lasts(end.at)) || !is_seen(volume, view) {
         return Err(Why::Recovering);
     }
     cause(volume)
@@ -33,54 +33,45 @@ pub fn is_seen(volume: &MarkedVolume, view: &ReactionView) -> bool {
 }
 
 /// The mark that counts where its node is as it is now.
-pub fn cause(volume: &MarkedVolume) -> Result<HealthReason, Why> {
-    let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
+fn cause(volume: &MarkedVolume) -> Result<HealthReason, Why> {
     let marked = |reason: HealthReason| volume.losses.get(&reason).cloned().ok_or(Why::Recovering);
-    let own = volume.losses.iter().find(|reason| !of_node.contains(reason)).cloned();
     match volume.home {
         HomeState::Gone => marked(HealthReason::NodeGone),
         HomeState::NotReady => Err(Why::NodeNotFenced),
         HomeState::Fenced => marked(HealthReason::NodeNotReady),
         HomeState::Silent => Err(Why::NobodyKnows),
-        HomeState::Ready => own.ok_or(Why::NodeIsBack),
+        HomeState::Ready => volume.losses.iter().find(|reason| !is_of_node(reason)).cloned().ok_or(Why::NodeIsBack),
     }
 }
 
-/// Whether the cluster allows that one more begins.
-pub fn cluster(volume: &MarkedVolume, view: &ReactionView) -> Result<(), Why> {
+fn is_of_node(reason: &HealthReason) -> bool {
+    matches!(reason, HealthReason::NodeNotReady | HealthReason::NodeGone)
+}
+
+/// Whether it is lost by what was just read: a mark may be old, and a watch may be late.
+pub fn still_lost(volume: &MarkedVolume, live: &LiveFacts, view: &ReactionView) -> Result<(), Why> {
+    if live.home != Some(volume.home) {
+        return Err(Why::Recovering);
+    }
+    if live.node.is_some() == (volume.home == HomeState::Gone) {
+        return Err(Why::NodeIsBack);
+    }
+    if volume.home != HomeState::Ready {
+        return Ok(());
+    }
+    // Disks appear late after a start, and an agent that has just started repeats what was found before.
+    let lasts = live.ready_since.map(|since| view.now.duration_since(since) >= view.settings.recover_after);
+    let is_lost = live.losses.iter().any(|reason| volume.losses.contains(reason));
+    if lasts == Some(true) && is_lost { Ok(()) } else { Err(Why::Recovering) }
+}
+
+/// Whether the cluster is such that anything may begin.
+pub fn calm(view: &ReactionView) -> Result<(), Why> {
     if view.clock != Lasting::Yes(()) {
         return Err(Why::ClockJumped);
     }
-    few_nodes_bad(view)?;
-    if is_pod_under_way(volume, view) {
-        // Its other claim has gone, or goes: the pod cannot be whole before this one goes too.
-        return Ok(());
-    }
-    // Of one that cannot be read, nobody knows which pod it is of.
-    let under_way = |volume: &&MarkedVolume| volume.record.is_some();
-    if view.volumes.iter().filter(under_way).count() >= view.settings.at_once {
-        return Err(Why::TooManyAtOnce);
-    }
-    let records = view.volumes.iter().flat_map(|volume| {
-        let record = volume.record.iter().filter_map(|record| record.as_ref().ok());
-        record.chain(&volume.reacted)
-    });
-    let lately = records.filter(|record| view.now.duration_since(record.began) < HOUR).count();
-    if lately >= view.settings.per_hour { Err(Why::TooManyInAnHour) } else { Ok(()) }
-}
-
-pub fn few_nodes_bad(view: &ReactionView) -> Result<(), Why> {
     let are_many = view.nodes.are_many(view.settings.max_bad_nodes) || view.calm != Lasting::Yes(());
     if are_many { Err(Why::ManyNodesBad) } else { Ok(()) }
-}
-
-/// Whether another volume of the pod has a record, by the names that a StatefulSet gives its claims.
-fn is_pod_under_way(volume: &MarkedVolume, view: &ReactionView) -> bool {
-    let Some(claim) = claim_of(volume) else { return false };
-    view.volumes.iter().filter_map(|other| other.record.as_ref()?.as_ref().ok()).any(|record| {
-        record.claim.namespace == claim.namespace
-            && claim.name.strip_suffix(&record.pod).is_some_and(|stem| stem.ends_with('-'))
-    })
 }
 
 /// The claim that its claimRef names.
@@ -98,16 +89,19 @@ pub struct Target<'a> {
 }
 
 /// Whether claim, pod and set are such that the set makes both again.
-pub fn live<'a>(volume: &MarkedVolume, live: &'a LiveFacts, view: &ReactionView) -> Result<Target<'a>, Why> {
+pub fn live<'a>(
+    volume: &MarkedVolume,
+    live: &'a LiveFacts,
+    view: &ReactionView,
+    others: &InFlight<'_>,
+) -> Result<Target<'a>, Why> {
     if !live.namespace.is_chosen {
         return Err(Why::NamespaceNotChosen);
     }
     if is_paused(volume, live) {
         return Err(Why::Paused);
     }
-    if live.node.is_some() == (volume.home == HomeState::Gone) {
-        return Err(Why::NodeIsBack);
-    }
+    still_lost(volume, live, view)?;
     let name = volume.volume.metadata.name.as_ref();
     let claim = claim_of(volume).ok_or(Why::ClaimElsewhere)?;
     let is_its = live
@@ -117,7 +111,8 @@ pub fn live<'a>(volume: &MarkedVolume, live: &'a LiveFacts, view: &ReactionView)
     if !is_its {
         return Err(Why::ClaimElsewhere);
     }
-    let mut pods = live.pods.iter().filter(|pod| pod.uses_claim && !pod.has_ended);
+    // One that has ended keeps the claim as well, while it exists.
+    let mut pods = live.pods.iter().filter(|pod| pod.uses_claim);
     let pod = pods.next().ok_or(Why::NoPod)?;
     if pods.next().is_some() {
         return Err(Why::OtherPodUsesClaim);
@@ -126,24 +121,64 @@ pub fn live<'a>(volume: &MarkedVolume, live: &'a LiveFacts, view: &ReactionView)
     if !set.templates.iter().any(|template| format!("{template}-{}", pod.name) == claim.name) {
         return Err(Why::NotFromTemplate);
     }
-    if !set.wants(&pod.name) {
+    if set.ordinal(&pod.name).is_none() {
         return Err(Why::SetEnds);
     }
     if set.replicas < 2 {
         return Err(Why::OnlyReplica);
     }
-    let others = view.volumes.iter().filter(|other| other.uid != volume.uid);
-    let mut records = others.filter_map(|other| other.record.as_ref()?.as_ref().ok());
-    if records.any(|record| record.set.uid == set.uid && record.pod != pod.name) {
+    if others.is_busy(&set.uid, &pod.name) {
         return Err(Why::SetBusy);
     }
-    let is_other = |other: &&PodFacts| other.set.as_ref() == Some(&set.uid) && other.uid != pod.uid;
-    let ready = live.pods.iter().filter(is_other).filter(|pod| pod.is_ready && !pod.is_deleted).count();
-    // Half of the pods, rounded up.
-    if i32::try_from(ready).unwrap_or(i32::MAX) < (set.replicas + 1) / 2 {
+    may_lose(pod, set, &claim.namespace, live, view)?;
+    Ok(Target { claim, set, pod })
+}
+
+/// Whether the set is well without this pod, and makes it again.
+pub fn may_lose(
+    pod: &PodFacts,
+    set: &SetFacts,
+    namespace: &str,
+    live: &LiveFacts,
+    view: &ReactionView,
+) -> Result<(), Why> {
+    let lost = claims_of_lost_volumes(namespace, view);
+    let is_lost = |other: &PodFacts| {
+        set.templates.iter().any(|template| lost.contains(format!("{template}-{}", other.name).as_str()))
+    };
+    let of_set = live.pods.iter().filter(|other| other.set.as_ref() == Some(&set.uid) && other.uid != pod.uid);
+    let ready: Vec<&PodFacts> = of_set.filter(|other| other.is_ready && !other.is_deleted).collect();
+    let well = ready.iter().filter(|other| !is_lost(other)).count();
+    // More than half of them; of two, the other one.
+    let needed = (set.replicas / 2 + 1).min(set.replicas - 1);
+    if i32::try_from(well).unwrap_or(i32::MAX) < needed {
         return Err(Why::SetNotHealthy);
     }
-    Ok(Target { claim, set, pod })
+    let own = set.ordinal(&pod.name).unwrap_or(set.first_ordinal);
+    let mut before = (set.first_ordinal..own).map(|ordinal| format!("{}-{ordinal}", set.name));
+    if set.is_ordered && before.any(|name| ready.iter().all(|other| other.name != name)) {
+        return Err(Why::EarlierPodNotReady);
+    }
+    Ok(())
+}
+
+/// Their pods may be ready, and are no copies to count on.
+fn claims_of_lost_volumes<'a>(namespace: &str, view: &'a ReactionView) -> BTreeSet<&'a str> {
+    let lost = view.volumes.iter().filter(|volume| volume.is_bound() && !volume.losses.is_empty());
+    let claims = lost.filter_map(|volume| volume.volume.spec.as_ref()?.claim_ref.as_ref());
+    claims
+        .filter(|claim| claim.namespace.as_deref() == Some(namespace))
+        .filter_map(|claim| claim.name.as_deref())
+        .collect()
+}
+
+/// Whether the pod can be evicted now; `None`: nobody asked.
+pub fn eviction(live: &LiveFacts) -> Option<Result<(), Why>> {
+    live.eviction.map(|answer| match answer {
+        EvictionAnswer::Allowed => Ok(()),
+        EvictionAnswer::Refused => Err(Why::BudgetExhausted),
+        EvictionAnswer::Failed => Err(Why::Refused),
+    })
 }
 
 pub fn is_paused(volume: &MarkedVolume, live: &LiveFacts) -> bool {
@@ -154,10 +189,10 @@ pub fn is_paused(volume: &MarkedVolume, live: &LiveFacts) -> bool {
 }
 
 impl SetFacts {
-    /// Whether it wants a pod of this name.
-    pub fn wants(&self, pod: &str) -> bool {
-        let ordinal = pod.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')?.parse::<i32>().ok());
+    /// The number of a pod that it wants; `None`: it wants no pod of this name.
+    pub fn ordinal(&self, pod: &str) -> Option<i32> {
+        let ordinal = pod.strip_prefix(&self.name)?.strip_prefix('-')?.parse::<i32>().ok()?;
         let wanted = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
-        !self.is_deleted && ordinal.is_some_and(|ordinal| wanted.contains(&ordinal))
+        (!self.is_deleted && wanted.contains(&ordinal)).then_some(ordinal)
     }
 }

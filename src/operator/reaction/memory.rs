@@ -1,10 +1,10 @@
 //! What one process remembers from pass to pass. Nothing depends on it but delays: what is under way is in records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::marked::MarkedVolume;
+use super::marked::{HomeState, MarkedVolume};
 use super::settings::ReactionSettings;
 use super::tally::NodeTally;
 use super::why::Why;
@@ -13,18 +13,22 @@ use crate::operator::steady::{Lasting, Steady};
 
 /// How far the wall clock may move against the monotonic one between two passes.
 const JUMP: SignedDuration = SignedDuration::from_secs(30);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// By the UID of the PersistentVolume.
 #[derive(Debug)]
 pub struct ReactionMemory {
-    grace: SignedDuration,
     interval: SignedDuration,
-    seen: Steady<String, ()>,
+    /// A node that comes back, or an agent, begins again.
+    seen: Steady<String, HomeState>,
     bad: Steady<(), Bad>,
     clock: ClockWatch,
     looked: BTreeMap<String, SignedDuration>,
     /// What a person was told of a volume that has no PoolVolume to say it.
     told: BTreeMap<String, Why>,
+    /// When each began: also of PersistentVolumes that were deleted since.
+    began: BTreeSet<(Timestamp, String)>,
+    refused: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,41 +43,66 @@ pub struct ReactionTimes {
     pub seen: BTreeMap<String, Lasting<()>>,
     pub calm: Lasting<()>,
     pub clock: Lasting<()>,
+    pub lately: usize,
+    pub refused: BTreeSet<String>,
 }
 
 impl ReactionMemory {
-    /// A volume must have been seen lost for `grace`.
-    pub fn new(settings: &ReactionSettings, grace: SignedDuration) -> Self {
+    pub fn new(settings: &ReactionSettings) -> Self {
         let interval = settings.recover_after;
         Self {
-            grace,
             interval,
-            seen: Steady::new(grace),
+            seen: Steady::new(interval),
             bad: Steady::new(interval),
             clock: ClockWatch::default(),
             looked: BTreeMap::new(),
             told: BTreeMap::new(),
+            began: BTreeSet::new(),
+            refused: BTreeSet::new(),
         }
     }
 
     /// Takes in what a pass found, and forgets all other volumes.
     pub fn take_in(&mut self, volumes: &[MarkedVolume], nodes: NodeTally, max_bad: u8, now: Now) -> ReactionTimes {
-        let is_there = |uid: &String| volumes.iter().any(|volume| volume.uid == *uid);
+        let there: BTreeSet<&String> = volumes.iter().map(|volume| &volume.uid).collect();
         let lost: BTreeMap<&String, &MarkedVolume> =
             volumes.iter().filter(|volume| !volume.losses.is_empty()).map(|volume| (&volume.uid, volume)).collect();
         self.seen.keep(|uid| lost.contains_key(uid));
-        self.looked.retain(|uid, _| is_there(uid));
-        self.told.retain(|uid, _| is_there(uid));
-        let look = |uid: &String| (uid.clone(), self.seen.look(uid, (), SignedDuration::ZERO, now.monotonic));
-        let seen = lost.into_keys().map(look).collect();
+        self.looked.retain(|uid, _| there.contains(uid));
+        self.told.retain(|uid, _| there.contains(uid));
+        let of_record = |uid: &String| volumes.iter().any(|volume| volume.uid == *uid && volume.record.is_some());
+        self.refused.retain(of_record);
+        let look = |(uid, volume): (&String, &MarkedVolume)| {
+            let seen = match self.seen.look(uid, volume.home, SignedDuration::ZERO, now.monotonic) {
+                Lasting::Yes(_) => Lasting::Yes(()),
+                Lasting::In(left) => Lasting::In(left),
+            };
+            (uid.clone(), seen)
+        };
+        let seen = lost.into_iter().map(look).collect();
         let bad = if nodes.are_many(max_bad) { Bad::Many } else { Bad::Few };
-        // A process that has just begun knows nothing of before, and has to see it for as long as it has to see a volume.
-        let calm = match self.bad.look(&(), bad, self.interval - self.grace, now.monotonic) {
+        let calm = match self.bad.look(&(), bad, SignedDuration::ZERO, now.monotonic) {
             Lasting::Yes(Bad::Few) => Lasting::Yes(()),
             Lasting::Yes(Bad::Many) => Lasting::In(self.interval),
             Lasting::In(left) => Lasting::In(left),
         };
-        ReactionTimes { seen, calm, clock: self.clock.look(self.interval, now) }
+        let clock = self.clock.look(self.interval, now);
+        ReactionTimes { seen, calm, clock, lately: self.lately(volumes, now.wall), refused: self.refused.clone() }
+    }
+
+    /// How many have begun within an hour.
+    fn lately(&mut self, volumes: &[MarkedVolume], now: Timestamp) -> usize {
+        for volume in volumes {
+            let record = volume.record.iter().filter_map(|record| record.as_ref().ok());
+            self.began.extend(record.chain(&volume.reacted).map(|record| (record.began, volume.uid.clone())));
+        }
+        self.began.retain(|(began, _)| now.duration_since(*began) < HOUR);
+        self.began.len()
+    }
+
+    /// A step of it was refused, and not by a budget.
+    pub fn refused(&mut self, uid: &str) {
+        self.refused.insert(uid.to_owned());
     }
 
     /// Those whose last look is longest ago first.
@@ -140,7 +169,7 @@ mod tests {
             per_hour: 4,
             max_bad_nodes: 10,
         };
-        ReactionMemory::new(&settings, secs(60))
+        ReactionMemory::new(&settings)
     }
 
     #[test]
@@ -157,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_calm_again_when_few_nodes_were_bad_for_the_interval_and_a_new_leader_waits_a_minute() {
+    fn it_is_calm_again_when_few_nodes_were_bad_for_the_interval_and_a_new_leader_waits_as_long() {
         let mut memory = memory();
         let mut calm = |bad, now| memory.take_in(&[], NodeTally { bad, all: 20 }, 10, at(1000 + now, now)).calm;
-        assert_eq!(calm(0, 0), Lasting::In(secs(60)));
-        assert_eq!(calm(2, 60), Lasting::Yes(()));
-        assert_eq!(calm(3, 70), Lasting::In(secs(300)));
+        assert_eq!(calm(0, 0), Lasting::In(secs(300)));
+        assert_eq!(calm(2, 300), Lasting::Yes(()));
+        assert_eq!(calm(3, 310), Lasting::In(secs(300)));
         assert_eq!(calm(3, 900), Lasting::In(secs(300)), "as long as they are many");
         assert_eq!(calm(2, 910), Lasting::In(secs(300)));
         assert_eq!(calm(2, 1209), Lasting::In(secs(1)));

@@ -17,6 +17,8 @@
 mod decide;
 mod evict;
 mod gates;
+mod home_reader;
+mod in_flight;
 mod live;
 mod marked;
 mod memory;

@@ -1,5 +1,6 @@
 //! Carries steps out: each request names the UID and the version of the object that was read.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::evict::{EvictionRun, evict};
 use super::live::{EvictionAnswer, LiveFacts};
 use super::marked::MarkedVolume;
-use super::record::{REACTED, RECORD, ReactionRecord};
+use super::record::{HowEnded, REACTED, RECORD, ReactionRecord};
 use super::view::{Deed, PodRef};
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
@@ -56,12 +57,9 @@ impl Performer {
     ) -> Result<DeedOutcome, OperatorError> {
         let done = match deed {
             Deed::Begin(record) => self.patch(volume, json!({RECORD: record.written()}), Some(RETAIN)).await?,
-            Deed::Cancel(record, _) => self.patch(volume, json!({RECORD: null}), Some(&record.policy)).await?,
-            Deed::Finish(record) => self.patch(volume, json!({RECORD: null, REACTED: record.written()}), None).await?,
-            Deed::Stop(record) => {
-                let stopped = ReactionRecord { stopped: true, ..record.clone() };
-                self.patch(volume, json!({RECORD: null, REACTED: stopped.written()}), None).await?
-            }
+            Deed::Cancel(record, _) => self.end(volume, record, HowEnded::Cancelled).await?,
+            Deed::Finish(record) => self.end(volume, record, HowEnded::Finished).await?,
+            Deed::Stop(record) => self.end(volume, record, HowEnded::Stopped).await?,
             Deed::DeleteClaim(claim) => {
                 let api = Api::namespaced(self.client.clone(), &claim.namespace);
                 let version = live.and_then(|live| live.claim.as_ref()).map(|claim| claim.resource_version.clone());
@@ -88,6 +86,16 @@ impl Performer {
             DeedOutcome::Refused => Some(EvictionAnswer::Refused),
             DeedOutcome::Changed => None,
         })
+    }
+
+    async fn end(
+        &self,
+        volume: &MarkedVolume,
+        record: &ReactionRecord,
+        how: HowEnded,
+    ) -> Result<Write<()>, OperatorError> {
+        let ended = record.ended(how, Timestamp::now());
+        self.patch(volume, json!({RECORD: null, REACTED: ended.written()}), None).await
     }
 
     async fn patch(

@@ -3,7 +3,7 @@
 //! Each pass looks at all marked volumes, reads what it needs of some from the API server, and does at most one step for
 //! each. What it does is in annotations of PersistentVolumes, so that the next leader goes on with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use kube::{Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::decide::decide;
+use super::live::EvictionAnswer;
 use super::marked::{MarkedVolume, marked_volumes};
 use super::memory::{ReactionMemory, ReactionTimes};
 use super::perform::{DeedOutcome, Performer};
@@ -31,7 +32,6 @@ use crate::operator::persistent_volume::plan::Now;
 use crate::operator::persistent_volume::refusals::Refusals;
 use crate::operator::persistent_volume::view::View;
 use crate::operator::reaction_metrics::ReactionMetrics;
-use crate::operator::steady::GRACE;
 use crate::operator::stores::Stores;
 
 /// The wait after a pass that wrote something, and after one that did not.
@@ -44,8 +44,6 @@ const ROUNDS: usize = 3;
 /// How soon the passes follow each other.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// How long a volume must be seen lost.
-    grace: SignedDuration,
     next: Duration,
     waiting: Duration,
 }
@@ -108,22 +106,22 @@ impl Reactor {
             own,
             metrics,
             settings,
-            pace: Pace { grace: GRACE, next: NEXT, waiting: PACE },
+            pace: Pace { next: NEXT, waiting: PACE },
             client,
         }
     }
 
-    /// Sets other times: for how long a volume must be seen lost, and between passes.
+    /// Sets another time between passes.
     #[cfg(any(test, feature = "testing"))]
-    pub fn with_pace(mut self, grace: SignedDuration, between: Duration) -> Self {
-        self.pace = Pace { grace, next: between, waiting: between };
+    pub fn with_pace(mut self, between: Duration) -> Self {
+        self.pace = Pace { next: between, waiting: between };
         self
     }
 
     /// Runs until it is dropped.
     pub async fn run(self) {
         let (mut changes, mut volumes) = (self.stores.changes(), self.own.volumes.changes());
-        let mut memory = ReactionMemory::new(&self.settings, self.pace.grace);
+        let mut memory = ReactionMemory::new(&self.settings);
         let (mut refusals, began) = (Refusals::new(), Instant::now());
         loop {
             // Any change after this starts another pass.
@@ -172,18 +170,21 @@ impl Reactor {
         let mut volumes = marked_volumes(cluster, &self.own.classes.all(), now.wall);
         memory.sort(&mut volumes);
         let nodes = NodeTally::of(cluster, &volumes, now.wall);
-        let ReactionTimes { seen, calm, clock } = memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
-        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, live: [].into() }
+        let ReactionTimes { seen, calm, clock, lately, refused } =
+            memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
+        let live = [].into();
+        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, lately, refused, live }
     }
 
     /// Decides, reads what the decision asks for, and decides again.
     async fn decided(&self, view: &mut ReactionView, memory: &mut ReactionMemory, now: Now) -> Vec<ReactionStep> {
         let mut reader = LiveReader::new(self.client.clone(), self.settings.mode);
         let (mut steps, mut asked) = (decide(view), BTreeSet::new());
+        let at: BTreeMap<String, usize> = index(view);
         for _ in 1..ROUNDS {
             let mut has_read = false;
             for ReactionStep { volume: uid, deed } in &steps {
-                let Some(volume) = view.volumes.iter().find(|volume| volume.uid == *uid) else { continue };
+                let Some(volume) = at.get(uid).map(|at| &view.volumes[*at]) else { continue };
                 match deed {
                     Deed::Look if asked.insert(uid.clone()) => {
                         memory.looked(uid, now);
@@ -192,7 +193,8 @@ impl Reactor {
                         }
                     }
                     Deed::AskEviction(pod) => {
-                        let answer = self.note(self.performer.may_evict(pod).await).flatten();
+                        let answer = self.note(self.performer.may_evict(pod).await);
+                        let answer = answer.unwrap_or(Some(EvictionAnswer::Failed));
                         if let Some(live) = view.live.get_mut(uid) {
                             live.eviction = answer;
                             has_read |= answer.is_some();
@@ -233,9 +235,9 @@ impl Reactor {
         steps: Vec<ReactionStep>,
         memory: &ReactionMemory,
     ) -> Vec<ReactionWrite> {
-        let (mut acts, mut others) = (Vec::new(), Vec::new());
+        let (mut acts, mut others, at) = (Vec::new(), Vec::new(), index(view));
         for ReactionStep { volume: uid, deed } in steps {
-            let Some(volume) = view.volumes.iter().find(|volume| volume.uid == uid) else { continue };
+            let Some(volume) = at.get(&uid).map(|at| &view.volumes[*at]) else { continue };
             let object = object_of(cluster, volume);
             match deed {
                 Deed::Look | Deed::AskEviction(_) => {}
@@ -280,7 +282,10 @@ impl Reactor {
             ReactionWrite::Act(volume, deed) => {
                 let live = view.live.get(&volume.uid);
                 let told = match self.note(self.performer.perform(volume, live, deed).await) {
-                    None => return false,
+                    None => {
+                        memory.refused(&volume.uid);
+                        return false;
+                    }
                     Some(DeedOutcome::Changed) => return true,
                     Some(DeedOutcome::Refused) => {
                         return self.teller.tell(cluster, volume, Why::BudgetExhausted, memory).await;
@@ -301,6 +306,11 @@ impl Reactor {
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
         self.metrics.note(WORK, written)
     }
+}
+
+/// Where each volume is: there may be thousands.
+fn index(view: &ReactionView) -> BTreeMap<String, usize> {
+    view.volumes.iter().enumerate().map(|(at, volume)| (volume.uid.clone(), at)).collect()
 }
 
 impl Drop for Reactor {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::gates::claim_of;
+use super::home_reader::read_home;
 use super::live::{ClaimFacts, LiveFacts, NamespaceFacts, PodFacts, SetFacts};
 use super::marked::MarkedVolume;
-use super::record::ClaimUid;
+use super::record::{ClaimUid, ReactionRecord};
 use super::settings::{LABEL, LABEL_VALUE, PAUSE, ReactionMode};
 use crate::operator::client::{find_in_pages, within};
 use crate::operator::error::OperatorError;
@@ -45,16 +46,30 @@ impl LiveReader {
         let found = within(&format!("reading PersistentVolume {name}"), found.get_opt(&name)).await?;
         let mut live = LiveFacts { volume: found.map(object::needed).map(Arc::new), ..LiveFacts::default() };
         let record = volume.record.as_ref().and_then(|record| record.as_ref().ok());
-        let Some(claim) = record.map(|record| record.claim.clone()).or_else(|| claim_of(volume)) else {
-            return Ok(live);
-        };
-        live.claim = self.claim(&claim).await?;
+        let claim = record.map(|record| record.claim.clone()).or_else(|| claim_of(volume));
+        if let Some(claim) = &claim {
+            live.claim = self.claim(claim).await?;
+        }
         // The role allows no more.
         if self.mode == ReactionMode::Off {
             return Ok(live);
         }
+        if let Some(claim) = &claim {
+            self.users(claim, record, &mut live).await?;
+        }
+        let pod_node = live.pods.iter().filter(|pod| pod.uses_claim).find_map(|pod| pod.node.clone());
+        read_home(&self.client, volume, pod_node.as_deref(), &mut live).await?;
+        Ok(live)
+    }
+
+    /// Who uses the claim.
+    async fn users(
+        &mut self,
+        claim: &ClaimUid,
+        record: Option<&ReactionRecord>,
+        live: &mut LiveFacts,
+    ) -> Result<(), OperatorError> {
         live.namespace = self.namespace(&claim.namespace).await?;
-        live.node = self.node(&volume.node).await?;
         let pods = self.pods(&claim.namespace).await?;
         let uses = |pod: &&SeenPod| pod.claims.contains(&claim.name);
         let of_pod = || pods.iter().filter(uses).find_map(|pod| pod.set.clone());
@@ -65,7 +80,7 @@ impl LiveReader {
         let is_needed = |pod: &&SeenPod| uses(pod) || uid.is_some_and(|uid| pod.facts.set.as_ref() == Some(uid));
         let with = |pod: &SeenPod| PodFacts { uses_claim: uses(&pod), ..pod.facts.clone() };
         live.pods = pods.iter().filter(is_needed).map(with).collect();
-        Ok(live)
+        Ok(())
     }
 
     async fn claim(&self, claim: &ClaimUid) -> Result<Option<ClaimFacts>, OperatorError> {
@@ -82,12 +97,6 @@ impl LiveReader {
             is_chosen: found.labels().get(LABEL).is_some_and(|value| value == LABEL_VALUE),
             is_paused: is_paused(&found),
         }))
-    }
-
-    async fn node(&self, name: &str) -> Result<Option<String>, OperatorError> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let found = within(&format!("reading Node {name}"), api.get_metadata_opt(name)).await?;
-        Ok(found.and_then(|node| node.uid()))
     }
 
     async fn set(&self, namespace: &str, name: &str) -> Result<Option<SetFacts>, OperatorError> {
@@ -141,6 +150,7 @@ fn set_facts(set: &StatefulSet) -> SetFacts {
         replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
         first_ordinal: ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
         templates: templates.iter().map(ResourceExt::name_any).collect(),
+        is_ordered: spec.and_then(|spec| spec.pod_management_policy.as_deref()) != Some("Parallel"),
     }
 }
 
@@ -150,7 +160,6 @@ fn seen(pod: &Pod) -> SeenPod {
     let owner = owner.filter(|owner| is_set(&owner.kind, &owner.api_version));
     let status = pod.status.as_ref();
     let mut conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default().iter();
-    let phase = status.and_then(|status| status.phase.as_deref());
     let facts = PodFacts {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -159,7 +168,6 @@ fn seen(pod: &Pod) -> SeenPod {
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         is_deleted: pod.metadata.deletion_timestamp.is_some(),
         is_ready: conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-        has_ended: matches!(phase, Some("Succeeded" | "Failed")),
         uses_claim: false,
     };
     SeenPod { claims: claims(pod), set: owner.map(|owner| owner.name.clone()), facts }
@@ -206,7 +214,7 @@ mod tests {
         let seen = pod(&set(), &volumes, &ready);
         assert_eq!(seen.claims, ["data-db-1", "db-1-scratch"]);
         assert_eq!((seen.set.as_deref(), seen.facts.set.as_deref()), (Some("db"), Some("s")));
-        assert!(seen.facts.is_ready && !seen.facts.has_ended && !seen.facts.uses_claim);
+        assert!(seen.facts.is_ready && !seen.facts.uses_claim);
     }
 
     #[test]
@@ -220,7 +228,7 @@ mod tests {
         for owner in [mentions, other_group, other_kind] {
             let seen = pod(&owner, &json!([]), &json!({"phase": "Failed"}));
             assert_eq!((seen.set, seen.facts.set), (None, None), "{owner}");
-            assert!(seen.facts.has_ended && !seen.facts.is_ready);
+            assert!(!seen.facts.is_ready);
         }
     }
 
@@ -238,7 +246,10 @@ mod tests {
         let mut more = base;
         more["replicas"] = json!(5);
         more["ordinals"] = json!({"start": 3});
+        more["podManagementPolicy"] = json!("Parallel");
         let more = of(more);
-        assert!(more.wants("db-3") && more.wants("db-7") && !more.wants("db-2") && !more.wants("db-8"));
+        let wanted = ["db-2", "db-3", "db-7", "db-8"].map(|pod| more.ordinal(pod));
+        assert_eq!(wanted, [None, Some(3), Some(7), None]);
+        assert!(plain.is_ordered && !more.is_ordered);
     }
 }

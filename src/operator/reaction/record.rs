@@ -28,6 +28,8 @@ pub struct ClaimUid {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReactionRecord {
+    /// The UID of the PersistentVolume that it was written into: annotations are copied, by people and by backups.
+    pub volume: String,
     pub claim: ClaimUid,
     pub set: NamedUid,
     /// The name of the set's pod that uses the claim.
@@ -40,17 +42,33 @@ pub struct ReactionRecord {
     /// The reclaim policy of the PersistentVolume before.
     pub policy: String,
     pub began: Timestamp,
-    /// It was switched off before the pod was whole again.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub stopped: bool,
+    /// `None`: it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<ReactionEnd>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_false(value: &bool) -> bool {
-    !*value
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactionEnd {
+    pub at: Timestamp,
+    pub how: HowEnded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HowEnded {
+    /// The pod was ready with another volume.
+    Finished,
+    /// The claim was deleted, and nobody goes on.
+    Stopped,
+    /// The claim is as it was.
+    Cancelled,
 }
 
 impl ReactionRecord {
+    #[must_use]
+    pub fn ended(&self, how: HowEnded, at: Timestamp) -> Self {
+        Self { ended: Some(ReactionEnd { at, how }), ..self.clone() }
+    }
+
     /// The value of the annotation.
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -81,6 +99,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_is_written_and_an_unknown_one_is_an_error() {
         let record = ReactionRecord {
+            volume: "v".into(),
             claim: ClaimUid { namespace: "db".into(), name: "data-db-1".into(), uid: "c".into() },
             set: NamedUid { name: "db".into(), uid: "s".into() },
             pod: "db-1".into(),
@@ -88,13 +107,13 @@ mod tests {
             reason: "DiskMissing".into(),
             policy: "Delete".into(),
             began: "2026-01-01T00:00:00Z".parse().expect("a time"),
-            stopped: false,
+            ended: None,
         };
         let written = record.written();
-        assert!(!written.contains("stopped"), "{written}");
+        assert!(!written.contains("ended"), "{written}");
         let read = under_way(&with(&written)).expect("a record").expect("it can be read");
         assert_eq!((&read, reacted(&with(&written)).as_ref()), (&record, Some(&record)));
-        let gone = ReactionRecord { node: None, stopped: true, ..record };
+        let gone = ReactionRecord { node: None, ..record.ended(HowEnded::Stopped, record.began) };
         assert_eq!(reacted(&with(&gone.written())), Some(gone));
         assert!(under_way(&with("yes")).expect("there is one").is_err());
         assert_eq!(reacted(&with("yes")), None);

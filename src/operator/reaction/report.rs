@@ -66,7 +66,12 @@ pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
         }
         Deed::Cancel(record, why) => {
             let ReactionRecord { claim, policy, .. } = record;
-            let note = format!("claim {} is kept, and the policy is {policy} again: {}", claim.name, why.sentence());
+            let note = format!(
+                "claim {} is kept: {} The policy of PersistentVolume {name} was {policy} and is Retain now: set it back by hand \
+                 if you want that",
+                claim.name,
+                why.sentence()
+            );
             told("Cancelled", "Cancelled", normal, false, note)
         }
         Deed::Finish(_) => {

@@ -21,7 +21,7 @@ pub struct NodeTally {
 
 impl NodeTally {
     /// Of the nodes that have a DevicePool or a marked volume. Bad is a node that is not ready, one whose agent does not
-    /// answer, and one with a volume that a claim has and that is lost, whether anybody chose it or not.
+    /// answer, and one with a volume that is lost, whether anybody chose it or not, but for those that were dealt with (Released).
     pub fn of(view: &View, marked: &[MarkedVolume], now: Timestamp) -> Self {
         let nodes: BTreeMap<NodeName, &Node> =
             view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
@@ -50,5 +50,7 @@ fn node_of(volume: &MarkedVolume) -> NodeName {
 
 fn is_bad(volume: &MarkedVolume, now: Timestamp) -> bool {
     let is_new = || volume.lost_since.is_none_or(|since| now.duration_since(since) < DELETED);
-    volume.is_bound() && !volume.losses.is_empty() && (volume.home != HomeState::Gone || is_new())
+    matches!(volume.phase(), "Bound" | "Available")
+        && !volume.losses.is_empty()
+        && (volume.home != HomeState::Gone || is_new())
 }

@@ -2,7 +2,8 @@
 //! again, whoever did it.
 
 use super::gates;
-use super::live::{EvictionAnswer, LiveFacts, PodFacts};
+use super::in_flight::InFlight;
+use super::live::{LiveFacts, PodFacts};
 use super::marked::MarkedVolume;
 use super::record::ReactionRecord;
 use super::settings::ReactionMode;
@@ -10,13 +11,24 @@ use super::view::{Deed, PodRef, ReactionView};
 use super::why::Why;
 use crate::operator::steady::Lasting;
 
-pub fn next(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, view: &ReactionView) -> Deed {
+pub fn next(
+    volume: &MarkedVolume,
+    record: &ReactionRecord,
+    live: &LiveFacts,
+    view: &ReactionView,
+    others: &InFlight<'_>,
+) -> Deed {
+    if record.volume != volume.uid {
+        return Deed::Report(Why::RecordUnreadable);
+    }
     let old = live.claim.as_ref().filter(|claim| claim.uid == record.claim.uid);
     if old.is_some_and(|claim| !claim.is_deleted) {
-        return claim_lives(volume, record, live, view);
+        return claim_lives(volume, record, live, view, others);
     }
-    let is_on = view.settings.mode == ReactionMode::On && volume.class.is_chosen && live.namespace.is_chosen;
-    let set = live.set.as_ref().filter(|set| set.uid == record.set.uid && set.wants(&record.pod));
+    // Somebody binds the volume again.
+    let is_its = gates::claim_of(volume).is_some_and(|claim| claim.uid == record.claim.uid);
+    let is_on = view.settings.mode == ReactionMode::On && live.namespace.is_chosen && is_its;
+    let set = live.set.as_ref().filter(|set| set.ordinal(&record.pod).is_some());
     let Some(set) = set.filter(|_| is_on) else { return Deed::Stop(record.clone()) };
     let of_set = |pod: &&PodFacts| pod.name == record.pod && pod.set.as_ref() == Some(&set.uid);
     let pod = live.pods.iter().find(of_set);
@@ -31,19 +43,39 @@ pub fn next(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, vi
         (_, _, Some(pod)) if pod.is_deleted => Deed::Report(Why::WaitsForPod),
         (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Report(Why::Paused),
         (_, _, Some(_)) if is_other_claim_alive(volume, record, view) => Deed::Report(Why::WaitsForClaim),
+        (_, _, Some(pod)) if !pod.uses_claim => Deed::Report(Why::NoPod),
         // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the set look.
-        (_, _, Some(pod)) => Deed::Evict(pod.reference(&record.claim.namespace)),
+        (_, _, Some(pod)) => match may_go(pod, live, record, view) {
+            Ok(()) => Deed::Evict(pod.reference(&record.claim.namespace)),
+            Err(why) => Deed::Report(why),
+        },
     }
 }
 
+/// A pod that is ready still serves: while others of its set are away, it can wait.
+fn may_go(pod: &PodFacts, live: &LiveFacts, record: &ReactionRecord, view: &ReactionView) -> Result<(), Why> {
+    let Some(set) = live.set.as_ref().filter(|_| pod.is_ready) else { return Ok(()) };
+    gates::calm(view)?;
+    gates::may_lose(pod, set, &record.claim.namespace, live, view)
+}
+
 /// The claim is still there, so all can be taken back.
-fn claim_lives(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, view: &ReactionView) -> Deed {
+fn claim_lives(
+    volume: &MarkedVolume,
+    record: &ReactionRecord,
+    live: &LiveFacts,
+    view: &ReactionView,
+    others: &InFlight<'_>,
+) -> Deed {
     let cancel = |why| Deed::Cancel(record.clone(), why);
     if view.settings.mode != ReactionMode::On {
         return cancel(Why::SwitchedOff);
     }
     if view.nodes.are_many(view.settings.max_bad_nodes) {
         return cancel(Why::ManyNodesBad);
+    }
+    if view.refused.contains(&volume.uid) {
+        return cancel(Why::Refused);
     }
     // A controller that has just taken over knows too little yet, to go on or to take it back.
     if !gates::is_seen(volume, view) && !volume.losses.is_empty() {
@@ -55,15 +87,15 @@ fn claim_lives(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts,
     if let Err(why) = gates::lost(volume, view) {
         return cancel(why);
     }
-    match gates::live(volume, live, view) {
+    match gates::live(volume, live, view, others) {
         Err(why) => cancel(why),
         Ok(target) if target.pod.name != record.pod || target.set.uid != record.set.uid => cancel(Why::ClaimElsewhere),
         Ok(_) if node_uid(record) != live.node.as_deref() => cancel(Why::NodeIsBack),
-        Ok(_) if !keeps_data(volume) => cancel(Why::ClaimElsewhere),
-        Ok(target) => match live.eviction {
+        Ok(_) if !keeps_data(volume) => cancel(Why::PolicyChanged),
+        Ok(target) => match gates::eviction(live) {
             None => Deed::AskEviction(target.pod.reference(&record.claim.namespace)),
-            Some(EvictionAnswer::Refused) => cancel(Why::BudgetExhausted),
-            Some(EvictionAnswer::Allowed) => Deed::DeleteClaim(record.claim.clone()),
+            Some(Err(why)) => cancel(why),
+            Some(Ok(())) => Deed::DeleteClaim(record.claim.clone()),
         },
     }
 }
@@ -86,7 +118,8 @@ fn is_other_claim_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &R
         let claim_lives = |live: &LiveFacts| {
             live.claim.as_ref().is_some_and(|claim| claim.uid == others.claim.uid && !claim.is_deleted)
         };
-        others.set.uid == record.set.uid
+        others.volume == other.uid
+            && others.claim.namespace == record.claim.namespace
             && others.pod == record.pod
             && view.live.get(&other.uid).is_none_or(claim_lives)
     })

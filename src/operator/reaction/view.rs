@@ -1,6 +1,6 @@
 //! What one decision takes in, and the steps that it gives out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -20,12 +20,16 @@ pub struct ReactionView {
     /// In the order in which they are looked at: those whose last look is longest ago first.
     pub volumes: Vec<MarkedVolume>,
     pub nodes: NodeTally,
-    /// Whether this process has seen the volume's marks for a minute.
+    /// Whether this process has seen the volume lost for the interval, its node being as it is now.
     pub seen: BTreeMap<String, Lasting<()>>,
     /// Whether the bad nodes have been few for the interval.
     pub calm: Lasting<()>,
     /// Whether wall clock and monotonic clock have agreed for the interval.
     pub clock: Lasting<()>,
+    /// How many have begun within an hour, as far as this process knows.
+    pub lately: usize,
+    /// Those of which a step was refused for another reason than a budget.
+    pub refused: BTreeSet<String>,
     /// What was read in this pass.
     pub live: BTreeMap<String, LiveFacts>,
 }
@@ -50,7 +54,8 @@ pub enum Deed {
     Begin(ReactionRecord),
     DeleteClaim(ClaimUid),
     Evict(PodRef),
-    /// Take it back: the claim lives, the policy becomes what it was.
+    /// Take it back: the claim lives. The policy stays `Retain`: a deletion of the claim that was sent earlier may still
+    /// arrive.
     Cancel(ReactionRecord, Why),
     /// The pod is whole elsewhere: the record becomes `reacted`.
     Finish(ReactionRecord),

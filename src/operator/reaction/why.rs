@@ -41,22 +41,27 @@ whys! {
         this.";
     TooManyAtOnce: "As many volumes as atOnce allows are under way.";
     TooManyInAnHour: "As many volumes as perHour allows have begun within an hour.";
+    Refused: "The API server refused a step of it, or could not be asked: the log of the controller says why. It is tried \
+        again.";
     Paused: "The annotation localpool.dev/reaction-pause is on the volume, its claim, its StatefulSet or its namespace.";
     ImmediateBinding: "The StorageClass has volumeBindingMode Immediate: a new claim may be bound where the pod cannot \
         run.";
-    RecordUnreadable: "The annotation localpool.dev/reaction cannot be read, so nobody knows what was done. Look at claim \
-        and pod, then remove the annotation.";
+    RecordUnreadable: "The annotation localpool.dev/reaction cannot be read, or was written into another PersistentVolume, \
+        so nobody knows what was done. Look at claim and pod, then remove the annotation.";
+    PolicyChanged: "Somebody changed the reclaim policy of the PersistentVolume, which must be Retain.";
     NamespaceNotChosen: "The Namespace does not have the label localpool.dev/reaction=StatefulSet.";
     ClaimElsewhere: "The claim is another one, is bound to another volume, or is being deleted.";
     NoPod: "No pod uses the claim.";
-    OtherPodUsesClaim: "Several pods use the claim.";
+    OtherPodUsesClaim: "Several pods use the claim, or have used it and still exist: Kubernetes would not let it go.";
     NotStatefulSet: "The pod that uses the claim belongs to no StatefulSet: nobody would make the claim again. Move it by \
         hand: docs/troubleshooting.md, \"A disk is missing, and stays so\".";
     NotFromTemplate: "The claim is not made from a volumeClaimTemplate of the StatefulSet: nobody would make it again.";
     SetEnds: "The StatefulSet is being deleted, or does not want this pod any more.";
     OnlyReplica: "The StatefulSet has one replica: there may be no other copy of the data.";
-    SetBusy: "Another volume of the StatefulSet is under way.";
-    SetNotHealthy: "Fewer than half of the StatefulSet's pods would be ready without this one.";
+    SetBusy: "The volume of another pod of the StatefulSet is under way, or was within an hour: its data may still be copied.";
+    SetNotHealthy: "Without this pod, not more than half of the StatefulSet's pods would be ready on volumes that are well.";
+    EarlierPodNotReady: "A pod of the StatefulSet with a lower number is not ready, so the StatefulSet would not make this one \
+        again.";
     BudgetExhausted: "A PodDisruptionBudget does not allow the eviction of the pod now.";
     DryRun: "Mode DryRun: in mode On, its claim and its pod would be deleted now.";
     SwitchedOff: "The reaction is not in mode On any more.";
@@ -70,9 +75,12 @@ whys! {
 }
 
 impl Why {
-    /// Whether a person is told about it; the others are only counted.
+    /// Whether a person is told about it for each volume; the others are only counted. What holds back the whole cluster has
+    /// an alert, and would be thousands of Events while a rack is down.
     pub fn is_reported(self) -> bool {
-        !matches!(self, Self::ClassNotChosen | Self::MarkNotCounted | Self::Recovering | Self::NodeIsBack)
+        let is_silent =
+            matches!(self, Self::ClassNotChosen | Self::MarkNotCounted | Self::Recovering | Self::NodeIsBack);
+        !is_silent && !matches!(self, Self::ClockJumped | Self::ManyNodesBad)
     }
 }
 

@@ -1,0 +1,64 @@
+//! The reactions that are under way, and those that ended a while ago: what they leave to others.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::record::{ClaimUid, HowEnded, ReactionRecord};
+use super::view::ReactionView;
+use super::why::Why;
+
+/// How long the volumes of other pods of a set are left alone: the one that was moved may still copy its data.
+const COPYING: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Debug)]
+pub struct InFlight<'a> {
+    records: Vec<&'a ReactionRecord>,
+    /// With those that cannot be read: of these, nobody knows which pod they are of.
+    count: usize,
+    /// Finished or stopped while others may still copy.
+    ended: Vec<&'a ReactionRecord>,
+}
+
+impl<'a> InFlight<'a> {
+    pub fn of(view: &'a ReactionView) -> Self {
+        let all = || view.volumes.iter().filter_map(|volume| volume.record.as_ref());
+        let ended = view.volumes.iter().filter_map(|volume| volume.reacted.as_ref());
+        Self {
+            records: all().filter_map(|record| record.as_ref().ok()).collect(),
+            count: all().count(),
+            ended: ended.filter(|record| is_copying(record, view.now)).collect(),
+        }
+    }
+
+    /// Whether it may be a claim of a pod that is under way, by the names that a StatefulSet gives its claims.
+    pub fn may_be_of_pod(&self, claim: &ClaimUid) -> bool {
+        self.records.iter().any(|record| {
+            record.claim.namespace == claim.namespace
+                && claim.name.strip_suffix(&record.pod).is_some_and(|stem| stem.ends_with('-'))
+        })
+    }
+
+    /// Whether another claim of this pod is under way: the pod cannot be whole before all of its lost claims have gone.
+    pub fn has_pod(&self, set: &str, pod: &str) -> bool {
+        self.records.iter().any(|record| record.set.uid == set && record.pod == pod)
+    }
+
+    /// Whether another pod of the set is, or may still copy its data.
+    pub fn is_busy(&self, set: &str, pod: &str) -> bool {
+        self.records.iter().chain(&self.ended).any(|record| record.set.uid == set && record.pod != pod)
+    }
+
+    pub fn budget(&self, view: &ReactionView) -> Result<(), Why> {
+        if self.count >= view.settings.at_once {
+            Err(Why::TooManyAtOnce)
+        } else if view.lately >= view.settings.per_hour {
+            Err(Why::TooManyInAnHour)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn is_copying(record: &ReactionRecord, now: Timestamp) -> bool {
+    let end = record.ended.as_ref().filter(|end| end.how != HowEnded::Cancelled);
+    end.is_some_and(|end| now.duration_since(end.at) < COPYING)
+}
