@@ -108,6 +108,9 @@ pub fn live(volume: &MarkedVolume) -> LiveFacts {
         }),
         pods: [using].into_iter().chain(others).collect(),
         eviction: Some(EvictionAnswer::Allowed),
+        home: Some(volume.home),
+        ready_since: Some(minutes_ago(60)),
+        losses: volume.losses.clone(),
     }
 }
 
@@ -120,6 +123,8 @@ pub fn view(volumes: Vec<MarkedVolume>) -> ReactionView {
         seen: volumes.iter().map(|volume| (volume.uid.clone(), Lasting::Yes(()))).collect(),
         calm: Lasting::Yes(()),
         clock: Lasting::Yes(()),
+        lately: volumes.iter().filter(|volume| volume.reacted.is_some()).count(),
+        refused: BTreeSet::new(),
         live: volumes.iter().map(|volume| (volume.uid.clone(), live(volume))).collect::<BTreeMap<_, _>>(),
         volumes,
     }

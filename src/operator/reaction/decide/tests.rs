@@ -3,8 +3,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::super::live::{ClaimFacts, PodFacts};
+use super::super::live::{ClaimFacts, EvictionAnswer, PodFacts};
 use super::super::marked::HomeState;
+use super::super::record::HowEnded;
 use super::super::sample::{live, lost, minutes_ago, pod, view};
 use super::super::tally::NodeTally;
 use super::super::view::PodRef;
@@ -141,7 +142,8 @@ fn held(why: Why) -> Option<ReactionView> {
         Why::TooManyInAnHour => {
             let before = (0..4).map(|ordinal| {
                 let mut volume = with_record(lost(&format!("b{ordinal}"), 1));
-                volume.reacted = volume.record.take().and_then(Result::ok);
+                let record = volume.record.take().and_then(Result::ok).expect("begun");
+                volume.reacted = Some(record.ended(HowEnded::Finished, minutes_ago(1)));
                 volume.losses.clear();
                 volume
             });
@@ -167,12 +169,24 @@ fn held(why: Why) -> Option<ReactionView> {
             view
         }
         Why::SetNotHealthy => live_with(&|live| live.pods[1].is_ready = false),
+        Why::EarlierPodNotReady => live_with(&|live| {
+            let set = live.set.as_mut().expect("set");
+            (set.is_ordered, set.replicas) = (true, 5);
+            live.pods.extend([pod("a", 3), pod("a", 4)]);
+            live.pods.retain(|pod| pod.name != "a-0");
+        }),
+        Why::Refused => live_with(&|live| live.eviction = Some(EvictionAnswer::Failed)),
         Why::BudgetExhausted => live_with(&|live| live.eviction = Some(EvictionAnswer::Refused)),
         Why::DryRun => in_mode(ReactionMode::DryRun, view(vec![volume.clone()])),
         Why::MadeByHand => view(vec![path("Available")]).also_lost(),
         Why::HasData => view(vec![path("Released")]).also_lost(),
         // Of what is under way: `waits`.
-        Why::SwitchedOff | Why::WaitsForPod | Why::WaitsForClaim | Why::WaitsForBinding | Why::WaitsForReady => {
+        Why::PolicyChanged
+        | Why::SwitchedOff
+        | Why::WaitsForPod
+        | Why::WaitsForClaim
+        | Why::WaitsForBinding
+        | Why::WaitsForReady => {
             return None;
         }
     })
@@ -223,7 +237,7 @@ fn the_claim_goes_before_the_pod_and_the_data_is_kept_before_both() {
     let record = begun(&view(vec![lost("a", 1)]));
     assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteClaim(record.claim.clone()));
     let lax = volume.clone().with(|volume| volume.spec.as_mut().expect("set").persistent_volume_reclaim_policy = None);
-    assert!(matches!(deed(&view(vec![lax])), Deed::Cancel(..)), "the deletion would take the data");
+    assert!(matches!(deed(&view(vec![lax])), Deed::Cancel(_, Why::PolicyChanged)), "the deletion would take the data");
     let asked = changed(&volume, |live| live.eviction = None);
     assert!(matches!(deed(&asked), Deed::AskEviction(_)), "a deleted claim cannot be kept");
 
@@ -304,16 +318,13 @@ fn switched_off_it_is_taken_back_or_stops() {
         assert!(matches!(deed(&in_mode(mode, view(vec![volume.clone()]))), Deed::Cancel(_, Why::SwitchedOff)));
         assert!(matches!(deed(&in_mode(mode, changed(&volume, gone))), Deed::Stop(_)));
     }
-    let mut other_class = volume.clone();
-    other_class.class.is_chosen = false;
-    assert!(matches!(deed(&changed(&other_class, gone)), Deed::Stop(_)));
+    let rebound = volume.clone().with(|volume| volume.spec.as_mut().expect("set").claim_ref = None);
+    assert!(matches!(deed(&changed(&rebound, gone)), Deed::Stop(_)), "somebody binds the volume again");
     let unlabelled = changed(&volume, |live| (live.claim, live.namespace.is_chosen) = (None, false));
     assert!(matches!(deed(&unlabelled), Deed::Stop(_)));
-    for end in [
-        |live: &mut LiveFacts| live.set = None,
-        |live: &mut LiveFacts| live.set.as_mut().expect("set").replicas = 1,
-        |live: &mut LiveFacts| live.set.as_mut().expect("set").uid = "another".to_owned(),
-    ] {
+    for end in
+        [|live: &mut LiveFacts| live.set = None, |live: &mut LiveFacts| live.set.as_mut().expect("set").replicas = 1]
+    {
         let ends = changed(&volume, |live| {
             live.claim = None;
             end(live);
@@ -333,7 +344,8 @@ fn one_begins_in_a_pass_and_a_new_one_only_when_the_last_is_whole() {
     assert_eq!(begins(&view), 1);
     view.volumes[1] = with_record(lost("b", 1));
     assert_eq!(begins(&view), 0);
-    view.volumes[0].reacted = view.volumes[0].record.take().and_then(Result::ok);
+    let record = view.volumes[0].record.take().and_then(Result::ok).expect("begun");
+    view.volumes[0].reacted = Some(record.ended(HowEnded::Finished, minutes_ago(0)));
     view.volumes[0].losses.clear();
     assert_eq!(begins(&view), 1);
 }
@@ -382,7 +394,7 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
 }
 
 #[test]
-fn an_unbound_local_volume_that_somebody_makes_again_is_deleted_at_once() {
+fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_again() {
     let unbound = |annotation: &str, mark| {
         let mut volume = lost("a", 1).with(|volume| {
             volume.status.as_mut().expect("set").phase = Some("Available".to_owned());
@@ -392,10 +404,16 @@ fn an_unbound_local_volume_that_somebody_makes_again_is_deleted_at_once() {
         });
         volume.backing = Backing::Path("/x".to_owned());
         volume.losses = [mark].into();
-        volume.lost_since = None;
         volume
     };
     let volume = unbound(PROVISIONED_BY, HealthReason::HostPathNotExist);
+    let early = MarkedVolume { lost_since: Some(minutes_ago(4)), ..volume.clone() };
+    assert_eq!(deed(&view(vec![early])), Deed::Report(Why::Recovering));
+    let late = changed(&volume, |live| live.losses.clear());
+    assert_eq!(deed(&late), Deed::Report(Why::Recovering), "its agent finds it again");
+    let mut reacted = volume.clone();
+    reacted.reacted = with_record(lost("a", 1)).record.and_then(Result::ok);
+    assert_eq!(deed(&view(vec![reacted])), Deed::Report(Why::HasData), "somebody is about to bind it again");
     assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteVolume);
     assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Report(Why::DryRun));
     assert_eq!(deeds(&in_mode(ReactionMode::Off, view(vec![volume.clone()]))), []);
@@ -425,4 +443,116 @@ fn five_thousand_volumes_look_at_ten_and_those_that_have_begun_are_always_looked
     (view.settings.at_once, view.settings.per_hour) = (6000, 6000);
     view.volumes.iter_mut().skip(4900).for_each(|volume| *volume = with_record(volume.clone()));
     assert_eq!(looks(&view), 106);
+}
+
+#[test]
+fn what_was_read_must_say_what_the_marks_say() {
+    let volume = lost("a", 1);
+    let waits = |change: &dyn Fn(&mut LiveFacts)| {
+        assert_eq!(deed(&changed(&volume, change)), Deed::Report(Why::Recovering));
+        let begun = changed(&with_record(volume.clone()), change);
+        assert!(matches!(deed(&begun), Deed::Cancel(_, Why::Recovering)), "{:?}", deed(&begun));
+    };
+    waits(&|live| live.losses.clear());
+    waits(&|live| live.losses = [HealthReason::DiskReadOnly].into());
+    waits(&|live| live.home = Some(HomeState::Silent));
+    waits(&|live| live.ready_since = Some(minutes_ago(4)));
+    waits(&|live| live.ready_since = None);
+}
+
+#[test]
+fn a_majority_on_volumes_that_are_well_stays() {
+    let with = |replicas: i32, ready: &[i32], lost_too: &[i32]| {
+        let mut view = view(vec![lost("a", 1)]);
+        let live = view.live.get_mut("pv-a-1").expect("looked at");
+        live.set.as_mut().expect("set").replicas = replicas;
+        live.pods.retain(|pod| pod.uses_claim);
+        live.pods.extend(ready.iter().map(|ordinal| pod("a", *ordinal)));
+        view.volumes.extend(lost_too.iter().map(|ordinal| lost("a", *ordinal)));
+        let steps = decide(&view);
+        steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
+    };
+    let may = |deed| matches!(deed, Deed::Begin(_));
+    assert!(may(with(2, &[0], &[])));
+    assert!(may(with(3, &[0, 2], &[])));
+    assert_eq!(with(4, &[0, 2], &[]), Deed::Report(Why::SetNotHealthy), "two of four are no majority");
+    assert!(may(with(4, &[0, 2, 3], &[])));
+    assert!(may(with(5, &[0, 2, 3], &[])));
+    assert_eq!(with(5, &[0, 2, 3], &[2]), Deed::Report(Why::SetNotHealthy), "a ready pod on a lost disk is no copy");
+}
+
+#[test]
+fn the_next_pod_of_a_set_waits_for_an_hour_after_the_last_one() {
+    let ended = |minutes, how| {
+        let mut other = with_record(lost("a", 0));
+        let record = other.record.take().and_then(Result::ok).expect("begun");
+        other.reacted = Some(record.ended(how, minutes_ago(minutes)));
+        other.losses.clear();
+        let steps = decide(&view(vec![lost("a", 1), other]));
+        steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
+    };
+    assert_eq!(ended(59, HowEnded::Finished), Deed::Report(Why::SetBusy), "its data may still be copied");
+    assert!(matches!(ended(61, HowEnded::Finished), Deed::Begin(_)));
+    assert!(matches!(ended(1, HowEnded::Cancelled), Deed::Begin(_)), "nothing was moved");
+}
+
+#[test]
+fn what_was_taken_back_begins_again_after_another_interval() {
+    let cancelled = |minutes| {
+        let mut volume = with_record(lost("a", 1));
+        let record = volume.record.take().and_then(Result::ok).expect("begun");
+        volume.reacted = Some(record.ended(HowEnded::Cancelled, minutes_ago(minutes)));
+        deed(&view(vec![volume]))
+    };
+    assert_eq!(cancelled(4), Deed::Report(Why::Recovering));
+    assert!(matches!(cancelled(6), Deed::Begin(_)));
+}
+
+#[test]
+fn a_ready_pod_is_not_evicted_while_others_of_its_set_are_away() {
+    let volume = with_record(lost("a", 1));
+    let with = |is_ready, others: bool| {
+        let view = changed(&volume, |live| {
+            live.claim.as_mut().expect("set").is_deleted = true;
+            live.pods[0].is_ready = is_ready;
+            live.pods[1].is_ready = others;
+        });
+        deed(&view)
+    };
+    assert!(matches!(with(true, true), Deed::Evict(_)));
+    assert_eq!(with(true, false), Deed::Report(Why::SetNotHealthy), "it still serves");
+    assert!(matches!(with(false, false), Deed::Evict(_)), "it does not");
+}
+
+#[test]
+fn a_record_that_was_copied_to_another_volume_does_nothing_there() {
+    let mut copy = with_record(lost("a", 1));
+    let record = copy.record.clone();
+    copy = lost("b", 1).with(|volume| retain(volume));
+    copy.record = record;
+    assert_eq!(deed(&view(vec![copy])), Deed::Report(Why::RecordUnreadable));
+}
+
+#[test]
+fn a_pod_of_another_set_with_a_longer_name_is_within_the_budget() {
+    let other = with_record(lost("redis", 1));
+    let mut longer = lost("x", 1).with(|volume| {
+        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
+        claim.name = Some("data-cache-redis-1".to_owned());
+    });
+    longer.uid = "pv-x-1".to_owned();
+    let mut view = view(vec![longer, other]);
+    let live = view.live.get_mut("pv-x-1").expect("looked at");
+    live.set.as_mut().expect("set").name = "cache-redis".to_owned();
+    of_pod(live, |pod| pod.name = "cache-redis-1".to_owned());
+    let steps = decide(&view);
+    let ours = steps.iter().find(|step| step.volume == "pv-x-1").expect("a step");
+    assert_eq!(ours.deed, Deed::Report(Why::TooManyAtOnce));
+}
+
+#[test]
+fn a_refused_step_is_taken_back() {
+    let mut view = view(vec![with_record(lost("a", 1))]);
+    view.refused.insert("pv-a-1".to_owned());
+    assert!(matches!(deed(&view), Deed::Cancel(_, Why::Refused)));
 }
