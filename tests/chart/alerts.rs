@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use localpool::health::{REASONS, Severity, Source, Subject};
+use localpool::operator::controller::Why;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -135,9 +136,7 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
             sources.extend(REASONS.iter().map(|row| format!("\"{}\"", row.word)));
         }
         if picked.iter().any(|(label, _)| label == "why") {
-            let whys = std::fs::read_to_string(repository().join("src/operator/reaction/why.rs")).unwrap();
-            let words = Regex::new(r"(?m)^    (\w+): ").unwrap();
-            sources.extend(words.captures_iter(&whys).map(|word| format!("\"{}\"", &word[1])));
+            sources.extend(Why::ALL.iter().map(|why| format!("\"{}\"", why.word())));
         }
         let is_served = |word: &str| sources.iter().any(|text| text.contains(&format!("\"{word}\"")));
         // Prometheus has `up`, and the chart gives it these labels, and gives `node` to every metric of an agent.

@@ -151,7 +151,7 @@ impl ClockWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::reaction::settings::ReactionMode;
+    use crate::operator::reaction::sample::{lost, settings};
 
     fn secs(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
@@ -162,14 +162,7 @@ mod tests {
     }
 
     fn memory() -> ReactionMemory {
-        let settings = ReactionSettings {
-            mode: ReactionMode::On,
-            recover_after: secs(300),
-            at_once: 1,
-            per_hour: 4,
-            max_bad_nodes: 10,
-        };
-        ReactionMemory::new(&settings)
+        ReactionMemory::new(&settings())
     }
 
     #[test]
@@ -183,6 +176,34 @@ mod tests {
         assert_eq!(look(5010, 100), Lasting::In(secs(290)));
         assert_eq!(look(1400, 400), Lasting::In(secs(300)), "back again");
         assert_eq!(look(1700, 700), Lasting::Yes(()));
+    }
+
+    #[test]
+    fn a_volume_is_seen_lost_for_the_interval_and_again_after_it_was_well_or_its_node_was_back() {
+        let mut memory = memory();
+        let (lost, well) = (lost("db", 1), MarkedVolume { losses: [].into(), ..lost("db", 1) });
+        let fenced = MarkedVolume { home: HomeState::Fenced, ..lost.clone() };
+        let mut seen = |volume: &MarkedVolume, now| {
+            let volumes = std::slice::from_ref(volume);
+            memory.take_in(volumes, NodeTally::default(), 10, at(1000 + now, now)).seen.remove(&volume.uid)
+        };
+        assert_eq!(seen(&lost, 0), Some(Lasting::In(secs(300))));
+        assert_eq!(seen(&lost, 300), Some(Lasting::Yes(())));
+        assert_eq!(seen(&well, 310), None);
+        assert_eq!(seen(&lost, 320), Some(Lasting::In(secs(300))));
+        assert_eq!(seen(&fenced, 620), Some(Lasting::In(secs(300))));
+        assert_eq!(seen(&fenced, 920), Some(Lasting::Yes(())));
+    }
+
+    #[test]
+    fn those_that_were_not_looked_at_for_longest_come_first() {
+        let mut memory = memory();
+        let names = |volumes: &[MarkedVolume]| volumes.iter().map(|volume| volume.uid.clone()).collect::<Vec<_>>();
+        let mut volumes = vec![lost("a", 0), lost("b", 0), lost("c", 0)];
+        memory.looked("pv-a-0", at(1010, 10));
+        memory.looked("pv-b-0", at(1005, 5));
+        memory.sort(&mut volumes);
+        assert_eq!(names(&volumes), ["pv-c-0", "pv-b-0", "pv-a-0"]);
     }
 
     #[test]

@@ -71,14 +71,14 @@ pub struct Reactor {
 }
 
 /// One write of a pass.
-enum ReactionWrite {
-    Act(MarkedVolume, Deed),
-    Tell(MarkedVolume, Why),
+enum ReactionWrite<'v> {
+    Act(&'v MarkedVolume, &'v Deed),
+    Tell(&'v MarkedVolume, Why),
     /// The condition is not true any more.
     Forget(Arc<PoolVolume>),
 }
 
-impl ReactionWrite {
+impl ReactionWrite<'_> {
     /// By which it is known whether it was refused.
     fn key(&self) -> Option<String> {
         match self {
@@ -149,13 +149,15 @@ impl Reactor {
         let mut view = self.view(&cluster, memory, now);
         let steps = self.decided(&mut view, memory, now).await;
         self.count(&view, &steps);
-        let writes = self.writes(&cluster, &view, steps, memory);
+        let writes = self.writes(&cluster, &view, &steps, memory);
         let (writes, waiting) = refusals.select(writes, ReactionWrite::key, WRITES, elapsed);
         let (mut written, mut failed) = (false, false);
         for write in writes {
             let done = self.carry_out(&cluster, &view, &write, memory).await;
             refusals.written(write.key(), done);
-            (written, failed) = (written || done, failed || !done);
+            // What is only told is not urgent: a rack that fails has many volumes.
+            written |= done && matches!(write, ReactionWrite::Act(..));
+            failed |= !done;
         }
         let again = refusals.end(failed, elapsed);
         match (written, view.volumes.is_empty() && waiting == 0 && again.is_none()) {
@@ -228,16 +230,16 @@ impl Reactor {
     }
 
     /// The steps first: what is only told can wait.
-    fn writes(
+    fn writes<'v>(
         &self,
         cluster: &View,
-        view: &ReactionView,
-        steps: Vec<ReactionStep>,
+        view: &'v ReactionView,
+        steps: &'v [ReactionStep],
         memory: &ReactionMemory,
-    ) -> Vec<ReactionWrite> {
+    ) -> Vec<ReactionWrite<'v>> {
         let (mut acts, mut others, at) = (Vec::new(), Vec::new(), index(view));
         for ReactionStep { volume: uid, deed } in steps {
-            let Some(volume) = at.get(&uid).map(|at| &view.volumes[*at]) else { continue };
+            let Some(volume) = at.get(uid).map(|at| &view.volumes[*at]) else { continue };
             let object = object_of(cluster, volume);
             match deed {
                 Deed::Look | Deed::AskEviction(_) => {}
@@ -245,15 +247,15 @@ impl Reactor {
                 Deed::Report(Why::Recovering) => {}
                 Deed::Report(why) if why.is_reported() => {
                     let is_written = object.is_none_or(|object| report::told_by(object) == Some(why.word()));
-                    if !is_written || !is_told(object, memory, &uid, why) {
-                        others.push(ReactionWrite::Tell(volume.clone(), why));
+                    if !is_written || !is_told(object, memory, uid, *why) {
+                        others.push(ReactionWrite::Tell(volume, *why));
                     }
                 }
                 Deed::Report(_) => {
                     let told = object.filter(|object| report::told_by(object).is_some());
                     others.extend(told.map(|object| ReactionWrite::Forget(Arc::clone(object))));
                 }
-                deed => acts.push(ReactionWrite::Act(volume.clone(), deed)),
+                deed => acts.push(ReactionWrite::Act(volume, deed)),
             }
         }
         others.extend(self.out_of_date(cluster, view).map(ReactionWrite::Forget));
@@ -275,7 +277,7 @@ impl Reactor {
         &self,
         cluster: &View,
         view: &ReactionView,
-        write: &ReactionWrite,
+        write: &ReactionWrite<'_>,
         memory: &mut ReactionMemory,
     ) -> bool {
         match write {

@@ -167,3 +167,74 @@ pub fn conditions(volume: &PoolVolume, told: Option<&Told>) -> Vec<Condition> {
     });
     before.iter().filter(|condition| condition.type_ != REACTION).cloned().chain(next).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::crd::Phase;
+    use crate::operator::reaction::record::NamedUid;
+    use crate::operator::reaction::sample::{lost, minutes_ago};
+    use crate::operator::volume::sample::{in_phase, status_condition};
+
+    fn record(volume: &MarkedVolume) -> ReactionRecord {
+        ReactionRecord {
+            volume: volume.uid.clone(),
+            claim: claim_of(volume).expect("it has one"),
+            set: NamedUid { name: "db".to_owned(), uid: "set-db".to_owned() },
+            pod: "db-1".to_owned(),
+            node: None,
+            reason: "DiskMissing".to_owned(),
+            policy: "Delete".to_owned(),
+            began: minutes_ago(1),
+            ended: None,
+        }
+    }
+
+    /// What the Event is about, by kind and name.
+    fn objects(told: &Told) -> Vec<String> {
+        let text = |text: &Option<String>| text.clone().expect("it is set");
+        told.about.iter().map(|about| format!("{} {}", text(&about.kind), text(&about.name))).collect()
+    }
+
+    #[test]
+    fn claim_and_volume_are_told_of_each_step_and_the_set_of_two() {
+        let mut volume = lost("db", 1);
+        let record = record(&volume);
+        let begun = of_deed(&volume, &Deed::Begin(record.clone())).expect("a step");
+        assert_eq!((begun.word, begun.event.reason.as_str(), begun.is_under_way), ("Begun", "ReactionBegun", true));
+        assert_eq!(objects(&begun), ["PersistentVolumeClaim data-db-1", "PersistentVolume pv-db-1"]);
+        volume.record = Some(Ok(record.clone()));
+        let deleted = of_deed(&volume, &Deed::DeleteClaim(record.claim.clone())).expect("a step");
+        assert_eq!(objects(&deleted)[2], "StatefulSet db");
+        let finished = of_deed(&volume, &Deed::Finish(record.clone())).expect("a step");
+        assert_eq!((objects(&finished).len(), finished.is_under_way), (3, false));
+        assert!(finished.event.note.contains("`localpool volume pv"), "{}", finished.event.note);
+        let stopped = of_deed(&volume, &Deed::Stop(record)).expect("a step");
+        assert!(stopped.event.type_ == EventType::Warning && stopped.event.note.contains("delete pod db-1"));
+        assert_eq!(of_deed(&volume, &Deed::Look), None);
+    }
+
+    #[test]
+    fn what_holds_a_volume_back_is_told_with_its_word_first_and_a_dry_run_by_another_reason() {
+        let volume = lost("db", 1);
+        let held = of_why(&volume, Why::NodeNotFenced);
+        assert!(held.event.note.starts_with("NodeNotFenced: ") && held.event.reason == "ReactionHeld");
+        assert!(held.event.type_ == EventType::Warning && !held.is_under_way);
+        let dry = of_why(&volume, Why::DryRun);
+        assert!(dry.event.reason == "ReactionWouldBegin" && dry.event.type_ == EventType::Normal);
+    }
+
+    #[test]
+    fn the_condition_comes_and_goes_beside_those_of_others() {
+        let mut object = in_phase(Phase::Ready);
+        let other = status_condition("Healthy", "False", "DiskMissing", "");
+        object.status.as_mut().expect("set").conditions = vec![other.clone()];
+        assert_eq!(told_by(&object), None);
+        let told = of_why(&lost("db", 1), Why::Paused);
+        let with = conditions(&object, Some(&told));
+        assert_eq!((with.len(), with[1].reason.as_str(), with[1].status.as_str()), (2, "Paused", "False"));
+        object.status.as_mut().expect("set").conditions = with;
+        assert_eq!(told_by(&object), Some("Paused"));
+        assert_eq!(conditions(&object, None), [other]);
+    }
+}

@@ -36,7 +36,7 @@ fn begun(view: &ReactionView) -> ReactionRecord {
 /// Carried out: the record is written, and the data is kept.
 fn with_record(volume: MarkedVolume) -> MarkedVolume {
     let record = begun(&view(vec![volume.clone()]));
-    let mut volume = volume.with(|volume| retain(volume));
+    let mut volume = volume.with(retain);
     volume.record = Some(Ok(record));
     volume
 }
@@ -382,7 +382,7 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
     assert!(matches!(all.as_slice(), [Deed::DeleteClaim(_), Deed::Begin(_)]), "beside the other: {all:?}");
     let Deed::Begin(record) = all[1].clone() else { unreachable!() };
     log.record = Some(Ok(record));
-    log = log.with(|volume| retain(volume));
+    log = log.with(retain);
     let mut deleted = data_live;
     deleted.claim.as_mut().expect("set").is_deleted = true;
     let all = deeds(&view_of(&log, deleted.clone()));
