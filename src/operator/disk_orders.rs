@@ -146,6 +146,9 @@ fn is_final(error: &AdminError) -> bool {
         | AdminError::Missing(_)
         | AdminError::NotYet { .. }
         | AdminError::VolumesNotRead { .. }
+        | AdminError::NotLocatable { .. }
+        | AdminError::NoLight { .. }
+        | AdminError::Light(_)
         | AdminError::Look(_)
         | AdminError::Open(_)
         | AdminError::Disk(_)

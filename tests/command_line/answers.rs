@@ -150,6 +150,10 @@ impl Agent for Content {
         said("adopt")
     }
 
+    async fn locate_disk(&self, _: Request<LocateRequest>) -> Said {
+        said("locate")
+    }
+
     async fn plan_sets(&self, _: Request<SetsRequest>) -> Said {
         said("plan")
     }

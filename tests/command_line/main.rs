@@ -306,6 +306,7 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
     assert!(asked.iter().all(|asked| asked.starts_with("GET ")), "the cluster was written to: {asked:?}");
     for verb in [
         "disk drain",
+        "disk locate",
         "disk release",
         "volume adopt",
         "volume settle",

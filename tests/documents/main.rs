@@ -96,6 +96,14 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "drain(stage.client",
         ),
     ),
+    (
+        "localpool disk locate",
+        Test(
+            "src/agent/admin/locate/tests.rs",
+            "a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing",
+            "Verb::LocateDisk",
+        ),
+    ),
     ("localpool disk release", BY_HAND),
     ("localpool disk", Test("tests/loop_csi/record.rs", ADOPTED, "\"disk\", \"adopt\"")),
     ("localpool disk adopt", Test("tests/loop_csi/record.rs", ADOPTED, "\"disk\", \"adopt\"")),
