@@ -5,10 +5,11 @@ use kube::api::{Patch, PatchParams};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase};
 use localpool::device::DiskId;
-use localpool::host::fake::FakeHost;
+use localpool::host::{Geometry, fake::FakeHost};
 use localpool::operator::drain::drain;
 use localpool::pool::Standing;
 use localpool::volume::{Error, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
@@ -180,8 +181,21 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
     assert_eq!(order_of().await, Some(DiskOrder::Drain), "a verb never releases by itself");
     order(&stage, &name, &disk, json!("Release")).await;
     is_so(&stage, &name, OrderState::Done, "wiped").await;
-    let gone =
-        until("it left the pool", async || drain(stage.client.clone(), disk.clone(), Run::Dry).await.err()).await;
-    assert!(gone.to_string().contains("Release is Done: wiped"), "{gone}");
+    let say =
+        async |words: &str| until(words, async || Some(verb(Run::Dry).await).filter(|said| said.contains(words))).await;
+    let left = say("is not in the pool").await;
+    assert!(left.contains("Release is Done") && left.contains("it can be removed"), "{left}");
+    node.host.unplug("fake0").expect("it was there");
+    node.host.add_disk("fake1", "NEW", Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+    node.pool().nudge();
+    let claimed = say("fake1").await;
+    assert!(claimed.contains(&format!("Ready, set default/{label}")), "{claimed}");
+    let forget = json!({"spec": {"disks": {disk.as_str(): null}}}).to_string();
+    assert!(claimed.contains(&forget), "{claimed}");
+    offers(&stage, &name, 500).await;
+    order(&stage, &name, &disk, json!(null)).await;
+    let forgotten = async || drain(stage.client.clone(), disk.clone(), Run::Dry).await.err();
+    let forgotten = until("nobody knows the old disk", forgotten).await.to_string();
+    assert!(forgotten.contains("no DevicePool has a disk"), "{forgotten}");
     node.kill().await;
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
+use serde_json::{Value, json};
 
 use crate::agent::Run;
-use crate::api::crd::{DevicePool, DiskOrder, DiskState, DiskStatus, Phase, PoolVolume};
+use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
 use crate::device::DiskId;
 use crate::operator::bytes::unsigned;
@@ -19,6 +20,8 @@ pub enum Ordering {
     Due,
     /// This is ordered, and empties the disk as well.
     Already(DiskOrder),
+    /// The disk left the pool by an order.
+    Left,
 }
 
 impl Ordering {
@@ -45,7 +48,10 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
                 order_line(&node, disk, DiskOrder::GiveUp)
             ));
         }
-        ([], []) => return Err(no_disk(disk, pools)),
+        ([], []) => {
+            let left = pools.iter().find(|pool| order_status(pool, disk).is_some_and(took_out));
+            return left.map(|pool| (pool, Ordering::Left)).ok_or_else(|| no_disk(disk));
+        }
         (several, _) => {
             let nodes = several.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ");
             return Err(format!("disk {disk} is in the pools of nodes {nodes}: one of them is a copy"));
@@ -60,20 +66,22 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
     }
 }
 
-fn no_disk(disk: &DiskId, pools: &[DevicePool]) -> String {
-    let orders = pools.iter().flat_map(|pool| {
-        let orders = pool.status.iter().flat_map(|status| &status.orders);
-        orders.filter(|order| order.disk == *disk).map(|order| (pool.name_any(), order))
-    });
-    match orders.into_iter().next() {
-        Some((node, order)) => format!(
-            "disk {disk} is not in the pool of node {node}; {:?} is {:?}: {}",
-            order.order, order.state, order.message
-        ),
-        None => format!(
-            "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
-        ),
+fn no_disk(disk: &DiskId) -> String {
+    format!(
+        "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
+    )
+}
+
+/// Whether the disk is not in the pool any more because of this.
+fn took_out(order: &DiskOrderStatus) -> bool {
+    match order.order {
+        DiskOrder::Release | DiskOrder::GiveUp => order.state == OrderState::Done,
+        DiskOrder::Drain | DiskOrder::Adopt => false,
     }
+}
+
+fn order_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskOrderStatus> {
+    pool.status.as_ref()?.orders.iter().find(|order| order.disk == *disk)
 }
 
 fn disk_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskStatus> {
@@ -94,55 +102,71 @@ pub struct DrainedDisk<'a> {
 /// One line for each thing, in the order in which a person does them.
 pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
     let DrainedDisk { disk, pool, ordering, volumes, named } = drained;
-    let node = pool.name_any();
-    let Some(status) = disk_status(pool, disk) else { return Vec::new() };
+    let on_it = volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()))).collect();
+    let (node, status) = (pool.name_any(), disk_status(pool, disk));
+    let (order, status) = match (ordering, status) {
+        (Ordering::Left, _) | (_, None) => return left(pool, disk, on_it),
+        (Ordering::Due, Some(status)) => (due(&node, run), status),
+        (Ordering::Already(order), Some(status)) => (already(pool, disk, *order), status),
+    };
     let model = status.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
-    let mut lines = vec![
-        format!("disk {disk} ({}{model}) of node {node}, set {}", status.path, status.set),
-        ordered(pool, disk, *ordering, run),
-    ];
-    let on_it: Vec<DeletableVolume> =
-        volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()))).collect();
-    lines.extend(on_it.iter().map(|one| one.words.clone()));
+    let mut lines = vec![format!("disk {disk} ({}{model}) of node {node}, set {}", status.path, status.set), order];
     let unnamed = usize::try_from(status.volumes).unwrap_or(0).saturating_sub(volumes.len());
-    if unnamed > 0 {
-        lines.push(format!(
+    let unnamed_words = (unnamed > 0).then(|| {
+        format!(
             "volumes on it that no PoolVolume names: {unnamed}; `localpool volumes -o wide` in the agent's pod lists them"
-        ));
-    }
-    let deletions: Vec<String> = on_it.into_iter().flat_map(|one| one.deletions).collect();
-    if !deletions.is_empty() {
-        lines.push(
-            "next: copy the data of each away, stop its pods (`kubectl -n NAMESPACE describe pvc NAME` shows them as Used \
-             By), and then:"
-                .to_owned(),
-        );
-        lines.extend(deletions.into_iter().map(|line| format!("  {line}")));
-    }
+        )
+    });
+    let head = "next: copy the data of each away, stop its pods (`kubectl -n NAMESPACE describe pvc NAME` shows them as \
+                Used By), and then:";
+    lines.extend(volume_lines(on_it, unnamed_words, head));
     lines.push(end(disk, &node, status, *ordering, volumes.len() + unnamed));
     lines
 }
 
-fn ordered(pool: &DevicePool, disk: &DiskId, ordering: Ordering, run: Run) -> String {
-    let node = pool.name_any();
-    let order = match (ordering, run) {
-        (Ordering::Due, Run::Dry) => {
-            return format!("would order Drain for it in DevicePool {node}: then it takes no new volumes");
+/// Each volume, and under `head` the lines that delete them.
+fn volume_lines(on_it: Vec<DeletableVolume>, more: Option<String>, head: &str) -> Vec<String> {
+    let words: Vec<String> = on_it.iter().map(|one| one.words.clone()).collect();
+    let deletions: Vec<String> = on_it.into_iter().flat_map(|one| one.deletions).collect();
+    let head = (!deletions.is_empty()).then(|| head.to_owned());
+    let deletions = deletions.into_iter().map(|line| format!("  {line}"));
+    words.into_iter().chain(more).chain(head).chain(deletions).collect()
+}
+
+fn due(node: &str, run: Run) -> String {
+    match run {
+        Run::Dry => format!("would order Drain for it in DevicePool {node}: then it takes no new volumes"),
+        Run::Real => {
+            format!("ordered Drain for it in DevicePool {node}: it takes no new volumes as long as this is ordered")
         }
-        (Ordering::Due, Run::Real) => {
-            return format!(
-                "ordered Drain for it in DevicePool {node}: it takes no new volumes as long as this is ordered"
-            );
-        }
-        (Ordering::Already(order), _) => order,
-    };
-    let known = pool.status.iter().flat_map(|status| &status.orders);
-    let known = known.into_iter().find(|status| status.disk == *disk && status.order == order);
-    let so_far = match known {
+    }
+}
+
+fn already(pool: &DevicePool, disk: &DiskId, order: DiskOrder) -> String {
+    let so_far = match order_status(pool, disk).filter(|status| status.order == order) {
         Some(status) => format!("{:?}: {}", status.state, status.message),
         None => "the agent has not seen this yet".to_owned(),
     };
     format!("{order:?} is ordered for it already, so it takes no new volumes; {so_far}")
+}
+
+/// Of a disk that left the pool by an order: what comes after that.
+fn left(pool: &DevicePool, disk: &DiskId, on_it: Vec<DeletableVolume>) -> Vec<String> {
+    let node = pool.name_any();
+    let done = order_status(pool, disk).map_or_else(String::new, |status| {
+        let since = status.since.as_ref().map_or_else(String::new, |since| format!(", since {}", since.0));
+        format!("; {:?} is {:?}{since}: {}", status.order, status.state, status.message)
+    });
+    let mut lines = vec![format!("disk {disk} is not in the pool of node {node} any more{done}")];
+    lines.extend(volume_lines(on_it, None, "next: delete what was on it, which erases nothing, and its pods:"));
+    let insert = "next: remove the disk, and insert the new one; a set that selects it claims it when it was blank for a \
+                  minute. The node's disks are now:";
+    lines.push(insert.to_owned());
+    let disks = pool.status.iter().flat_map(|status| &status.disks);
+    lines.extend(disks.map(|one| format!("  {} ({}), {:?}, set {}", one.id, one.path, one.state, one.set)));
+    let forget = spec_line(&node, disk, &Value::Null);
+    lines.push(format!("last, when the new disk is one of them, remove the order for the old one: {forget}"));
+    lines
 }
 
 /// How it ends, and what comes after that.
@@ -161,14 +185,22 @@ fn end(disk: &DiskId, node: &str, status: &DiskStatus, ordering: Ordering, volum
         (_, 0, _) if ordering == Ordering::Already(DiskOrder::Release) => {
             "no volume is on it: the agent wipes its label, and then it can be removed".to_owned()
         }
-        (_, 0, _) => format!("no volume is on it; next, make it blank, and remove it when that is Done: {release}"),
+        (_, 0, _) => format!(
+            "no volume is on it. Next: find it, by `localpool disk locate {disk}` in the agent's pod, and make it blank; when that \
+             is Done, remove it: {release}"
+        ),
         _ => format!("when the disk is empty, {is_done}, and this command says what is next"),
     }
 }
 
 /// The line that orders something for a disk.
 fn order_line(node: &str, disk: &DiskId, order: DiskOrder) -> String {
-    let spec = serde_json::json!({"spec": {"disks": {disk.as_str(): {"order": order}}}});
+    spec_line(node, disk, &json!({ "order": order }))
+}
+
+/// The line that changes what the spec says of a disk.
+fn spec_line(node: &str, disk: &DiskId, choice: &Value) -> String {
+    let spec = json!({"spec": {"disks": {disk.as_str(): choice}}});
     // An id may have any character of a serial number.
     let spec = spec.to_string().replace('\'', r"'\''");
     format!("kubectl patch devicepool {node} --type merge -p '{spec}'")

@@ -128,7 +128,25 @@ fn the_node_that_has_the_disk_now_is_meant_and_a_disk_that_nobody_has_is_not_dra
     let both = [pool("a", json!(null), json!({})), pool("b", json!(null), json!({}))];
     assert!(ordering(&disk(), &both).expect_err("which").contains("nodes a and b"));
     assert!(ordering(&disk(), &[]).expect_err("none").contains("no DevicePool has a disk gpt-1"));
-    let mut released = pool("n", json!("Drain"), json!({}));
-    released.status.as_mut().expect("set").disks.clear();
-    assert!(ordering(&disk(), &[released]).expect_err("gone").ends_with("Drain is Waiting: m"));
+}
+
+#[test]
+fn of_a_disk_that_left_by_an_order_is_said_how_the_new_one_comes_and_which_set_has_it() {
+    let gone = |order: &str, state: &str| {
+        let mut pool = pool("n", json!(order), json!({}));
+        let status = pool.status.as_mut().expect("set");
+        status.disks[0].id = DiskId::named("gpt-2");
+        let order = json!([{"disk": DISK, "order": order, "state": state, "message": "wiped"}]);
+        status.orders = serde_json::from_value(order).expect("orders");
+        pool
+    };
+    let lines = said(&gone("Release", "Done"), &[], Run::Real);
+    assert_eq!(lines[0], "disk gpt-1 is not in the pool of node n any more; Release is Done: wiped");
+    assert!(lines[1].starts_with("next: remove the disk, and insert the new one"), "{lines:#?}");
+    assert_eq!(lines[2], "  gpt-2 (/dev/sda), Ready, set d/s");
+    assert!(lines[3].ends_with(r#"'{"spec":{"disks":{"gpt-1":null}}}'"#) && lines.len() == 4, "{lines:#?}");
+    let lost = [(in_phase(Phase::Ready), None)];
+    let lines = said(&gone("GiveUp", "Done"), &lost, Run::Dry);
+    assert!(lines[1].starts_with("volume ") && lines[2].contains("erases nothing"), "{lines:#?}");
+    assert!(ordering(&disk(), &[gone("Release", "Waiting")]).is_err(), "a slip in the id");
 }
