@@ -1,6 +1,8 @@
 //! The command line: one subcommand per role. Wires, prints, and decides nothing.
 
 pub mod ask;
+mod disk;
+mod how;
 mod roles;
 mod state;
 
@@ -10,7 +12,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kube::Client;
-use tokio::runtime::Runtime;
 
 use crate::agent::Run;
 use crate::device::{lvm_filter, udev_rules};
@@ -22,7 +23,8 @@ use crate::role::{host_rules, sets};
 use crate::show::devices::Format;
 use crate::volume::VolumeId;
 use crate::{demo, operator};
-use ask::Local;
+use disk::DiskCommand;
+use how::{HowArgs, RunArgs, print_lines, runtime};
 use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
 use state::StateArgs;
 
@@ -53,7 +55,7 @@ enum CliCommand {
     Volumes(DevicesArgs),
     /// Print what is wrong with the disks and volumes of this node, since when, and what to do
     Health(DevicesArgs),
-    /// Release a disk of the pool, or take one over
+    /// Drain or release a disk of the pool, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
     /// Show what sets would do
@@ -85,14 +87,6 @@ struct DevicesArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum DiskCommand {
-    /// Release a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
-    Release(DiskArgs),
-    /// Take over a disk: one with another node's label, one that was released, or a disputed bare device
-    Adopt(DiskArgs),
-}
-
-#[derive(Debug, Subcommand)]
 enum SetCommand {
     /// Show which disks of this node the sets of a file would take, which they would not take, and why; changes nothing
     Plan(PlanArgs),
@@ -105,14 +99,6 @@ struct PlanArgs {
     file: PathBuf,
     #[command(flatten)]
     state: StateArgs,
-}
-
-#[derive(Debug, Args)]
-struct DiskArgs {
-    /// Id, path or link of the disk, as `localpool devices -o wide` prints them
-    disk: String,
-    #[command(flatten)]
-    how: HowArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -193,21 +179,6 @@ struct SettleArgs {
 }
 
 #[derive(Debug, Args)]
-struct RunArgs {
-    /// Print what would be done, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-struct HowArgs {
-    #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    state: StateArgs,
-}
-
-#[derive(Debug, Args)]
 struct CrdsArgs {
     /// Apply them to the cluster that KUBECONFIG or the pod's service account names, and wait until they are served
     #[arg(long)]
@@ -254,8 +225,7 @@ impl Cli {
             CliCommand::Devices(DevicesArgs { output, state }) => Ok(print(&ask::devices(&state.local()?, output)?)?),
             CliCommand::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
             CliCommand::Health(DevicesArgs { output, state }) => Ok(print(&ask::health(&state.local()?, output)?)?),
-            CliCommand::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
-            CliCommand::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
+            CliCommand::Disk(command) => command.run(),
             CliCommand::Set(SetCommand::Plan(args)) => args.run(),
             CliCommand::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.run.run())?)
@@ -316,10 +286,6 @@ impl PvArgs {
     }
 }
 
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
 impl CrdsArgs {
     fn run(self) -> Result<()> {
         let Self { apply, take_ownership } = self;
@@ -339,24 +305,6 @@ impl InstallArgs {
             None => Ok(print(text)?),
         }
     }
-}
-
-impl RunArgs {
-    fn run(&self) -> Run {
-        Run::asked(self.dry_run)
-    }
-}
-
-impl DiskArgs {
-    fn print(self, ask: impl Fn(&Local, &str, Run) -> Result<Vec<String>>) -> Result<()> {
-        let Self { disk, how } = self;
-        print_lines(&ask(&how.state.local()?, &disk, how.run.run())?)
-    }
-}
-
-fn print_lines(lines: &[String]) -> Result<()> {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    Ok(print(&text)?)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! What a person may ask of the pool: releasing disks here, those that are away in `forget`, taking them over in
-//! `adopt`. Each verb can say what it would do instead.
+//! `adopt`, finding them in `locate`. Each verb can say what it would do instead.
 
 mod adopt;
 mod carry_out;
 mod forget;
 pub(super) mod journal;
+mod locate;
 mod settle;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,16 @@ pub enum AdminError {
     Missing(DiskId),
     #[error("{disk} cannot be used now: {why}")]
     NotYet { disk: DiskId, why: String },
+    #[error("{disk} is missing, so nobody knows its slot; find it by what it was: {was}")]
+    NotLocatable { disk: DiskId, was: String },
+    #[error(
+        "Linux knows no light of the slot of {} ({disk}): neither an enclosure, nor an LED of a PCIe port, nor an attention \
+         indicator of a PCIe slot; find the disk by {marks}",
+        path.display()
+    )]
+    NoLight { disk: DiskId, path: PathBuf, marks: String },
+    #[error("the light of the slot could not be changed")]
+    Light(#[source] HostError),
     #[error("the machine's disks could not be read")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
@@ -77,6 +88,7 @@ impl Reconciler {
             Verb::ReleaseDisk { disk, run } => self.release(disk, *run),
             Verb::AdoptDisk { disk, run } => self.adopt(disk, *run),
             Verb::Order { disk, task } => self.carry_out(disk, *task),
+            Verb::LocateDisk { disk, lit, run } => self.locate(disk, *lit, *run),
             Verb::SettleVolume { volume, keep, run } => self.settle(*volume, keep, *run),
             Verb::SetAsideJournal { run } => self.set_aside_journal(*run),
             Verb::PlanSets { sets } => self.preview(sets),

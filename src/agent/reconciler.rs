@@ -206,7 +206,7 @@ impl Reconciler {
         let is = |device: &Device, id: &DiskId| device.id == *id || snapshot.bare_id(device) == *id;
         self.errands.count_only(|on| match on {
             ErrandKey::Disk(id) => snapshot.devices.iter().any(|device| is(device, id)),
-            ErrandKey::Volume(_) => false,
+            ErrandKey::Volume(_) | ErrandKey::Light(_) => false,
         });
         Ok((snapshot, claims_under_way))
     }

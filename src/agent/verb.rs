@@ -2,6 +2,7 @@
 
 use crate::claim::Rule;
 use crate::device::{DiskId, VolumeId};
+use crate::host::Lit;
 
 /// Whether a verb is done, or says what it would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ pub enum Verb {
     Order {
         disk: DiskId,
         task: DiskTask,
+    },
+    /// Turns the light of a disk's slot on or off.
+    LocateDisk {
+        disk: String,
+        lit: Lit,
+        run: Run,
     },
     /// Of several disks that have a volume, the one whose volume it is.
     SettleVolume {

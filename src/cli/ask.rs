@@ -12,12 +12,12 @@ use crate::agent::{Reconciler, Run, Verb, inventory};
 use crate::csi::{
     client,
     proto::agent::{
-        DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
+        DiskRequest, InventoryRequest, LocateRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
         agent_client::AgentClient,
     },
 };
 use crate::device::{NodeName, Owner};
-use crate::host::{DryHost, Host, StateDir, StateStore as _, chain};
+use crate::host::{DryHost, Host, Lit, StateDir, StateStore as _, chain};
 use crate::operator::node::CLUSTER_FILE;
 use crate::pool::{JOURNAL, Pool};
 use crate::role::{AGENT_SOCKET, machine, observer, sets};
@@ -67,6 +67,15 @@ pub fn adopt_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
     asked.map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), run }, run), Ok)
+}
+
+/// Turns the light of a disk's slot on or off. Without an agent, this process looks for the disk, and writes only that.
+pub fn locate_disk(local: &Local, disk: &str, lit: Lit, run: Run) -> Result<Vec<String>> {
+    let request = LocateRequest { disk: disk.to_owned(), off: lit == Lit::Off, dry_run: run.is_dry() };
+    if let Some(lines) = ask(local, async |mut agent| Ok(agent.locate_disk(request).await?.into_inner().lines))? {
+        return Ok(lines);
+    }
+    Ok(agent_of(local)?.0.verb(&Verb::LocateDisk { disk: disk.to_owned(), lit, run })?)
 }
 
 pub fn adopt_volume(local: &Local, volume: &str, run: Run) -> Result<Vec<String>> {

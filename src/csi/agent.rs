@@ -12,13 +12,14 @@ use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
 use super::proto::agent::{
-    DiskRequest, InventoryReply, InventoryRequest, Report, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
-    WatchRequest,
+    DiskRequest, InventoryReply, InventoryRequest, LocateRequest, Report, SetAsideRequest, SetsRequest, SettleRequest,
+    VolumeRequest, WatchRequest,
 };
 use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
 use crate::device::NodeName;
 use crate::health::Board;
+use crate::host::Lit;
 use crate::pool::{Change, Pool};
 use crate::show::devices::{Format, render};
 use crate::show::{health, volumes};
@@ -141,6 +142,12 @@ impl Agent for AgentService {
     async fn adopt_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
         self.verb(Verb::AdoptDisk { disk, run: Run::asked(dry_run) }).await
+    }
+
+    async fn locate_disk(&self, request: Request<LocateRequest>) -> Result<Response<Report>, Status> {
+        let LocateRequest { disk, off, dry_run } = request.into_inner();
+        let lit = if off { Lit::Off } else { Lit::On };
+        self.verb(Verb::LocateDisk { disk, lit, run: Run::asked(dry_run) }).await
     }
 
     async fn plan_sets(&self, request: Request<SetsRequest>) -> Result<Response<Report>, Status> {

@@ -33,10 +33,12 @@ impl From<AdminError> for Status {
             | AdminError::Missing(_)
             | AdminError::NotYet { .. }
             | AdminError::NotAdoptable { .. }
+            | AdminError::NotLocatable { .. }
+            | AdminError::NoLight { .. }
             | AdminError::Disk(_)
             | AdminError::Pool(_) => Code::FailedPrecondition,
             AdminError::VolumesNotRead { .. } => Code::Unavailable,
-            AdminError::Look(_) | AdminError::Open(_) => Code::Internal,
+            AdminError::Look(_) | AdminError::Open(_) | AdminError::Light(_) => Code::Internal,
         };
         Status::new(code, chain(&error))
     }

@@ -22,6 +22,7 @@ use super::port::{
     TargetKind,
 };
 use super::raw::{Probe, RawDisk};
+use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
 
 /// The machine.
@@ -79,6 +80,14 @@ impl Host for DryHost {
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
         self.real.array_state(disk)
+    }
+
+    fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
+        self.real.slot_light(disk)
+    }
+
+    fn set_slot_light(&self, disk: &RawDisk, _lit: Lit) -> Result<SlotLight, HostError> {
+        refused("turn on or off the light of", &disk.path)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -44,6 +44,7 @@ mod raw;
 mod real;
 mod roots;
 pub mod signature;
+mod slot_light;
 mod smart;
 pub mod state;
 pub mod stdout;
@@ -92,4 +93,5 @@ pub use raw::{
 };
 pub use real::RealHost;
 pub use roots::Roots;
+pub use slot_light::{Lit, SlotLight};
 pub use state::{StateDir, StateStore};

@@ -11,6 +11,7 @@ use super::error::HostError;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
 use super::raw::{DevNo, Probe, RawDisk};
+use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
 
 /// A machine with disks. All calls block; the async edge calls them from blocking threads.
@@ -32,6 +33,16 @@ pub trait Host: Send + Sync + 'static {
     /// How an md array is; `None` if the device is none. Opens no device.
     fn array_state(&self, _disk: &RawDisk) -> Option<ArrayState> {
         None
+    }
+
+    /// The light of the slot that a disk is in; `None` if Linux knows none. Opens no device.
+    fn slot_light(&self, _disk: &RawDisk) -> Option<SlotLight> {
+        None
+    }
+
+    /// Turns that light on or off, and says how it is then. Writes to nothing else.
+    fn set_slot_light(&self, disk: &RawDisk, _lit: Lit) -> Result<SlotLight, HostError> {
+        Err(HostError::Unsupported { what: format!("the slot of {} has no light", disk.path.display()) })
     }
 
     /// Opens a whole disk, after checking that the node still is the device that was scanned.

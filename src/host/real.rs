@@ -14,6 +14,7 @@ use super::mount::RealMounts;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
 use super::roots::Roots;
+use super::slot_light::{Lit, SlotLight};
 use super::state::{StateDir, StateStore};
 use super::timeout::{DEVICE_TIMEOUT, Timeouts};
 use super::{signature, smart, sysfs};
@@ -92,6 +93,14 @@ impl Host for RealHost {
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
         array_state::read(&self.roots.sys, disk.devno)
+    }
+
+    fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
+        sysfs::slot_light(&self.roots, disk)
+    }
+
+    fn set_slot_light(&self, disk: &RawDisk, lit: Lit) -> Result<SlotLight, HostError> {
+        sysfs::set_slot_light(&self.roots, disk, lit)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -10,6 +10,7 @@ mod identity;
 mod io_errors;
 mod kind;
 mod offered;
+mod slot_light;
 
 use directory::Directory;
 use disk::Reader;
@@ -22,6 +23,7 @@ use super::links::DevTree;
 use super::natural_order::natural_order;
 use super::raw::RawDisk;
 use super::roots::Roots;
+use super::slot_light::{Lit, SlotLight};
 use super::udev::UdevDatabase;
 
 /// All block devices: each disk, then its partitions by number.
@@ -49,4 +51,14 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
 /// What the kernel counted of a disk; see [`Host::io_errors`](super::port::Host::io_errors).
 pub fn io_errors(roots: &Roots, disk: &RawDisk) -> Option<IoErrors> {
     io_errors::read(&roots.sys.join("block"), disk)
+}
+
+/// The light of the slot that a disk is in; see [`Host::slot_light`](super::port::Host::slot_light).
+pub fn slot_light(roots: &Roots, disk: &RawDisk) -> Option<SlotLight> {
+    slot_light::find(&roots.sys, disk)
+}
+
+/// Turns it on or off.
+pub fn set_slot_light(roots: &Roots, disk: &RawDisk, lit: Lit) -> Result<SlotLight, HostError> {
+    slot_light::set(&roots.sys, disk, lit)
 }

@@ -108,7 +108,9 @@ pub fn step(order: DiskOrder, view: Option<&DiskView>, on_it: &[String]) -> Orde
     match order {
         DiskOrder::Drain if view.is_none() => OrderStep::Waits("no disk of this node's pool has this id".to_owned()),
         DiskOrder::Drain => {
-            emptied(OrderStep::Done("no volume is on it, and it takes no new ones while this is ordered".to_owned()))
+            let words = "no volume is on it, and it takes no new ones while this is ordered; next, order Release: it makes the \
+                         disk blank, and then it can be removed";
+            emptied(OrderStep::Done(words.to_owned()))
         }
         DiskOrder::Release => emptied(OrderStep::Due(DiskTask::Release)),
         DiskOrder::GiveUp => OrderStep::Due(DiskTask::GiveUp),
@@ -121,7 +123,10 @@ fn has_volumes(count: usize, on_it: &[String]) -> String {
     if on_it.len() > NAMED {
         named += &format!(" and {} more", on_it.len() - NAMED);
     }
-    format!("volumes on it: {count} ({named}); copy what you need, then delete the claims and their pods")
+    format!(
+        "volumes on it: {count} ({named}); copy what you need, then delete the claims and their pods: `localpool disk drain` \
+         in the controller's pod prints the lines"
+    )
 }
 
 /// What the agent's answer makes of an order.
@@ -146,6 +151,9 @@ fn is_final(error: &AdminError) -> bool {
         | AdminError::Missing(_)
         | AdminError::NotYet { .. }
         | AdminError::VolumesNotRead { .. }
+        | AdminError::NotLocatable { .. }
+        | AdminError::NoLight { .. }
+        | AdminError::Light(_)
         | AdminError::Look(_)
         | AdminError::Open(_)
         | AdminError::Disk(_)

@@ -1,7 +1,7 @@
 //! The Kubernetes edge: observe → decide → apply → report.
 //!
 //! Takes in objects by watches, gives out statuses, events and verbs on the pool. Each object has a folder with both of
-//! its sides: `volume`, `set`, `pool`, `persistent_volume`, `discovery`. `node` wires those of an agent, the one writer of its pool's
+//! its sides: `volume`, `set`, `pool`, `persistent_volume`, `discovery`. `drain` is a verb about several of them. `node` wires those of an agent, the one writer of its pool's
 //! objects; `controller` and `leader` wire those of the controller, the one writer of specs. `store` and
 //! `watch` keep what was seen. Code that decides takes no client, clock or path.
 //!
@@ -21,6 +21,7 @@ pub(in crate::operator) mod crd_owner;
 pub mod crds;
 pub mod discovery;
 mod disk_orders;
+pub mod drain;
 mod error;
 pub(in crate::operator) mod event;
 pub(in crate::operator) mod event_queue;

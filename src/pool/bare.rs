@@ -42,8 +42,9 @@ pub struct BareDevice {
     journal: Arc<JournalStore>,
     lock: DeviceLock<BareState>,
     pub worker: WorkerFlag,
-    /// How many deleted volumes were erased.
+    /// How many deleted volumes were erased, and how many bytes of such.
     erased: AtomicU64,
+    erased_bytes: AtomicU64,
 }
 
 /// What can be said of it now.
@@ -131,8 +132,8 @@ impl BareDevice {
             is_wanted: false,
             held: None,
         };
-        let (worker, erased) = (WorkerFlag::default(), AtomicU64::new(0));
-        Self { id, host, journal, lock: DeviceLock::new(state), worker, erased }
+        let (worker, erased, erased_bytes) = (WorkerFlag::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { id, host, journal, lock: DeviceLock::new(state), worker, erased, erased_bytes }
     }
 
     /// What there is to see, whoever has the lock.
@@ -171,6 +172,7 @@ impl BareDevice {
             free: if taken || claim.erasing.is_some() { 0 } else { claim.size },
             erasing: if claim.erasing.is_some() { claim.size } else { 0 },
             erased: self.erased.load(Ordering::SeqCst),
+            erased_bytes: self.erased_bytes.load(Ordering::SeqCst),
             volumes: usize::from(taken),
             partitions: 0,
             standing: shown.standing.clone(),

@@ -151,10 +151,11 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
         zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, Trace::Possible, e))?;
         let mut state = member.lock();
         // It may be another one by now, whose bytes these are not: the next piece is planned on what is there.
-        return match Arc::ptr_eq(state.disk()?.disk(), disk) {
-            true => state.disk()?.change(|content| Ok(erase_advanced(content, work, chunk))),
-            false => Ok(()),
-        };
+        if Arc::ptr_eq(state.disk()?.disk(), disk) {
+            state.disk()?.change(|content| Ok(erase_advanced(content, work, chunk)))?;
+            member.erased_bytes.fetch_add(chunk.len(), Ordering::SeqCst);
+        }
+        return Ok(());
     }
     if work.policy != ErasePolicy::None {
         prove_erased(&**disk, work.extent, work.policy)

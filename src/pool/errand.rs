@@ -9,6 +9,8 @@ pub enum ErrandKey {
     Disk(DiskId),
     /// All disks that have it.
     Volume(VolumeId),
+    /// The light of the slot that it is in.
+    Light(DiskId),
 }
 
 impl From<&DiskId> for ErrandKey {
@@ -22,6 +24,7 @@ impl fmt::Display for ErrandKey {
         match self {
             Self::Disk(disk) => write!(f, "disk {disk}"),
             Self::Volume(volume) => write!(f, "a disk of volume {volume}"),
+            Self::Light(disk) => write!(f, "the enclosure of disk {disk}"),
         }
     }
 }

@@ -36,8 +36,9 @@ pub struct LabelledDisk {
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
     failed: Mutex<FailedWork>,
-    /// How many deleted volumes were erased.
+    /// How many deleted volumes were erased, and how many bytes of such.
     pub(super) erased: AtomicU64,
+    pub(super) erased_bytes: AtomicU64,
 }
 
 /// What the disk failed of the background work since the worker last had nothing else to do.
@@ -99,6 +100,7 @@ impl LabelledDisk {
             free: content.free().total(),
             erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
             erased: self.erased.load(Ordering::SeqCst),
+            erased_bytes: self.erased_bytes.load(Ordering::SeqCst),
             volumes,
             partitions: volumes + content.free_slots().count(),
             standing: shown.standing.clone(),
@@ -118,8 +120,8 @@ impl LabelledDisk {
             wanted: ExtentSet::default(),
         };
         let (worker, retries_held) = (WorkerFlag::default(), AtomicBool::new(false));
-        let (failed, erased) = (Mutex::default(), AtomicU64::new(0));
-        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased }
+        let (failed, erased, erased_bytes) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased, erased_bytes }
     }
 
     /// What there is to see, whoever has the lock.

@@ -61,8 +61,9 @@ pub struct DiskView {
     pub size: u64,
     pub free: u64,
     pub erasing: u64,
-    /// How many deleted volumes this process has erased there.
+    /// How many deleted volumes this process has erased there, and how many bytes of such volumes.
     pub erased: u64,
+    pub erased_bytes: u64,
     pub volumes: usize,
     /// Slots, taken or free; else volumes.
     pub partitions: usize,
@@ -97,6 +98,7 @@ impl DiskView {
             free: 0,
             erasing: 0,
             erased: 0,
+            erased_bytes: 0,
             volumes: 0,
             partitions: 0,
             standing: Standing::Missing,

@@ -3,9 +3,9 @@
 //!
 //! Takes in the pool, its health and the counters of the kernel, which it reads at a scrape.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
-use super::registry::gauges;
+use super::registry::{counters, gauges};
 use crate::device::{DiskId, signed};
 use crate::health::Board;
 use crate::host::{Host, IoErrors, RawDisk};
@@ -20,18 +20,25 @@ pub struct DiskMetrics {
     state: IntGaugeVec,
     unhealthy: IntGaugeVec,
     errors: IntCounterVec,
+    erased: IntCounterVec,
     classes: IntGaugeVec,
 }
 
 impl DiskMetrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauges = |name: &str, help: &str, labels: &[&str]| gauges(registry, name, help, labels);
-        let errors =
-            "Commands to a disk that failed or timed out since the kernel found it, if its driver counts them.";
-        let errors = IntCounterVec::new(Opts::new("localpool_disk_errors_total", errors), &["disk", "kind"])?;
-        registry.register(Box::new(errors.clone()))?;
+        let counters = |name: &str, help: &str, labels: &[&str]| counters(registry, name, help, labels);
         Ok(Self {
-            errors,
+            errors: counters(
+                "localpool_disk_errors_total",
+                "Commands to a disk that failed or timed out since the kernel found it, if its driver counts them.",
+                &["disk", "kind"],
+            )?,
+            erased: counters(
+                "localpool_disk_erased_bytes_total",
+                "Bytes of deleted volumes that were erased on a disk since the agent began.",
+                &["disk"],
+            )?,
             bytes: gauges("localpool_disk_bytes", "Bytes of a disk: size, free, erasing.", &["disk", "kind"])?,
             state: gauges("localpool_disk_state", "1 for the state that a disk has, else 0.", &["disk", "state"])?,
             unhealthy: gauges(
@@ -53,8 +60,10 @@ impl DiskMetrics {
         for gauges in [&self.bytes, &self.state, &self.unhealthy] {
             gauges.reset();
         }
+        self.erased.reset();
         for disk in disks {
             let id = disk.id.as_str();
+            self.erased.with_label_values(&[id]).inc_by(disk.erased_bytes);
             for (kind, bytes) in [("size", disk.size), ("free", disk.free), ("erasing", disk.erasing)] {
                 self.bytes.with_label_values(&[id, kind]).set(signed(bytes));
             }

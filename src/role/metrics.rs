@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use super::disk_metrics::{DiskMetrics, STATES, state};
 use super::http::Refresh;
-use super::registry::{gauges, registry};
+use super::registry::{counters, gauges, registry};
 use super::set_metrics::SetMetrics;
 use crate::device::{NodeName, signed};
 use crate::health::Board;
@@ -46,9 +46,8 @@ impl NodeMetrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok(gauge)
         };
-        let opts = Opts::new("localpool_api_writes_total", "Writes to the API server, by object.");
-        let api_writes = IntCounterVec::new(opts, &["object"])?;
-        registry.register(Box::new(api_writes.clone()))?;
+        let writes = "Writes to the API server, by object.";
+        let api_writes = counters(&registry, "localpool_api_writes_total", writes, &["object"])?;
         let metrics = Self {
             disks: gauges("localpool_pool_disks", "Disks of this node's pool, by state.", "state")?,
             bytes: gauges("localpool_pool_bytes", "Bytes of this node's pool: size, free, erasing.", "kind")?,
@@ -142,17 +141,18 @@ impl NodeMetrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use jiff::Timestamp;
 
     use super::*;
     use crate::agent::Reconciler;
-    use crate::claim::sample;
-    use crate::device::Owner;
+    use crate::claim::{Rule, sample};
+    use crate::device::{Owner, VolumeId, label::Layout};
     use crate::health::{Finding, HealthReason, Look};
     use crate::host::{Geometry, IoErrors, fake::FakeHost};
-    use crate::pool::{CordonChoice, Workers};
+    use crate::pool::{CordonChoice, CreateRequest, Selector, WantedUsage, Workers};
 
     #[test]
     fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
@@ -170,11 +170,15 @@ mod tests {
 
     /// A pool with one disk, which the metrics watch.
     fn pool(metrics: &NodeMetrics) -> (Arc<FakeHost>, Arc<Pool>) {
+        pool_of(metrics, sample::rule("set"))
+    }
+
+    fn pool_of(metrics: &NodeMetrics, rule: Rule) -> (Arc<FakeHost>, Arc<Pool>) {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true });
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
+        let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![rule]);
         while pool.usable_disks().is_empty() {
             agent.pass().expect("a look");
         }
@@ -230,6 +234,7 @@ mod tests {
             format!("localpool_disk_unhealthy{{disk=\"{disk}\",reason=\"DiskFailing\",node=\"n\"}} 1\n"),
             format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"failed\",node=\"n\"}} 7\n"),
             format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"timed_out\",node=\"n\"}} 2\n"),
+            format!("localpool_disk_erased_bytes_total{{disk=\"{disk}\",node=\"n\"}} 0\n"),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"size\",node=\"n\"}} {}\n", 64 << 20),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"available\",node=\"n\"}} {}\n", view.free),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"largest\",node=\"n\"}} {}\n", view.free),
@@ -242,6 +247,36 @@ mod tests {
         metrics.each.read_disks(&[], &metrics.health());
         metrics.each.read_errors(&[], &*host);
         assert!(!text().contains("localpool_disk_"), "{}", text());
+    }
+
+    #[test]
+    fn bytes_of_deleted_volumes_count_when_they_are_erased_with_and_without_a_label() {
+        for layout in [Layout::Whole {}, Layout::RawDevice {}] {
+            let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
+            let (_host, pool) = pool_of(&metrics, Rule { layout: layout.clone(), ..sample::rule("set") });
+            let erased = || {
+                metrics.read();
+                let families = registry.gather();
+                let mut found = families.iter().filter(|family| family.name() == "localpool_disk_erased_bytes_total");
+                found.next().expect("it is there").get_metric()[0].get_counter().get_value().to_string()
+            };
+            let wanted = CreateRequest {
+                id: VolumeId::of_name("v"),
+                name: "v".to_owned(),
+                required: 1,
+                limit: None,
+                usage: WantedUsage::Block,
+                parameters: BTreeMap::new(),
+                selector: Selector::default(),
+            };
+            let (made, _) = pool.create(&wanted).expect("there is room");
+            pool.delete(made.id).expect("deleted");
+            assert_eq!(erased(), "0", "{layout:?}");
+            pool.work_until_idle().expect("erased");
+            for _ in 0..2 {
+                assert_eq!(erased(), made.size.to_string(), "{layout:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The registry of a role's metrics: what is in each of them, and how gauges come into it.
+//! The registry of a role's metrics: what is in each of them, and how gauges and counters come into it.
 
 use std::collections::HashMap;
 
-use prometheus::{IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 /// Each metric gets these labels; `localpool_build_info` says which version runs.
 pub fn registry(labels: &[(&str, &str)]) -> Result<Registry, prometheus::Error> {
@@ -17,4 +17,15 @@ pub fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> R
     let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(gauges.clone()))?;
     Ok(gauges)
+}
+
+pub fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntCounterVec, prometheus::Error> {
+    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(counters.clone()))?;
+    Ok(counters)
 }

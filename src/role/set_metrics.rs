@@ -155,6 +155,7 @@ mod tests {
             free: 0,
             erasing: 0,
             erased: 0,
+            erased_bytes: 0,
             volumes: 2,
             partitions: 3,
             standing,

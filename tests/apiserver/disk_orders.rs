@@ -2,11 +2,14 @@
 
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use localpool::api::crd::{DevicePool, DiskOrderStatus, OrderState, Phase};
+use localpool::agent::Run;
+use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase};
 use localpool::device::DiskId;
-use localpool::host::fake::FakeHost;
+use localpool::host::{Geometry, fake::FakeHost};
+use localpool::operator::drain::drain;
 use localpool::pool::Standing;
 use localpool::volume::{Error, Volumes as _};
+use localpool_testing::MIB;
 use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
@@ -135,4 +138,64 @@ async fn a_disk_that_moves_to_another_node_is_adopted_there_when_it_arrives() {
     stage.see(volume, "found on the other node", is_found_there).await;
     from.kill().await;
     to.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_and_what_is_next() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, disk) = (node.name.clone(), disk_of(&node));
+    let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
+    let persistent = unique("pv");
+    stage.persistent(&persistent, volume, &name).await;
+    stage.persistent_is(&persistent, "Bound").await;
+    let verb = async |run| drain(stage.client.clone(), disk.clone(), run).await.expect("the disk is there").join("\n");
+    let order_of = async || {
+        let pools: Api<DevicePool> = Api::all(stage.client.clone());
+        pools.get(&name).await.expect("there").spec.disks.get(&disk).and_then(|choice| choice.order)
+    };
+    let dry = verb(Run::Dry).await;
+    for words in ["would order Drain", &volume.to_string(), &persistent, "kubectl -n default delete pvc data"] {
+        assert!(dry.contains(words), "{words}: {dry}");
+    }
+    assert_eq!(order_of().await, None);
+    let done = verb(Run::Real).await;
+    assert!(done.contains("ordered Drain"), "{done}");
+    is_so(&stage, &name, OrderState::Waiting, &volume.to_string()).await;
+    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
+    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    let again = verb(Run::Real).await;
+    assert!(again.contains("Drain is ordered for it already") && again.contains("Waiting"), "{again}");
+
+    // Somebody deletes the claim.
+    stage.persistent_is(&persistent, "Released").await;
+    let released = verb(Run::Dry).await;
+    assert!(
+        released.contains(&format!("kubectl patch pv {persistent}")) && !released.contains("delete pvc"),
+        "{released}"
+    );
+    stage.volumes.delete(volume).await.expect("deleted");
+    is_so(&stage, &name, OrderState::Done, "no volume is on it").await;
+    let empty = verb(Run::Real).await;
+    assert!(empty.contains(r#""order":"Release""#) && !empty.contains("delete pvc"), "{empty}");
+    assert_eq!(order_of().await, Some(DiskOrder::Drain), "a verb never releases by itself");
+    order(&stage, &name, &disk, json!("Release")).await;
+    is_so(&stage, &name, OrderState::Done, "wiped").await;
+    let say =
+        async |words: &str| until(words, async || Some(verb(Run::Dry).await).filter(|said| said.contains(words))).await;
+    let left = say("is not in the pool").await;
+    assert!(left.contains("Release is Done") && left.contains("it can be removed"), "{left}");
+    node.host.unplug("fake0").expect("it was there");
+    node.host.add_disk("fake1", "NEW", Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+    node.pool().nudge();
+    let claimed = say("fake1").await;
+    assert!(claimed.contains(&format!("Ready, set default/{label}")), "{claimed}");
+    let forget = json!({"spec": {"disks": {disk.as_str(): null}}}).to_string();
+    assert!(claimed.contains(&forget), "{claimed}");
+    offers(&stage, &name, 500).await;
+    order(&stage, &name, &disk, json!(null)).await;
+    let forgotten = async || drain(stage.client.clone(), disk.clone(), Run::Dry).await.err();
+    let forgotten = until("nobody knows the old disk", forgotten).await.to_string();
+    assert!(forgotten.contains("no DevicePool has a disk"), "{forgotten}");
+    node.kill().await;
 }

@@ -84,6 +84,23 @@ fn api(request: &HttpRequest) -> HttpResponse {
                      "parameters": {"class": "fast"}},
             "status": {"phase": "Found", "size": 1 << 20},
         })
+    } else if path.ends_with("/devicepools") || path.ends_with("/devicepools/somebody") {
+        let disk = json!({
+            "id": NOBODY, "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 0, "volumes": 2,
+            "state": "Ready",
+        });
+        let pool = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "somebody", "uid": "p"},
+            "spec": {}, "status": {"disks": [disk]},
+        });
+        match path.ends_with("s") {
+            true => {
+                json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePoolList", "metadata": {}, "items": [pool]})
+            }
+            false => pool,
+        }
+    } else if path.ends_with("/poolvolumes") {
+        json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolumeList", "metadata": {}, "items": []})
     } else if path.ends_with("/nodes/somebody") {
         json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "somebody"}})
     } else {
@@ -131,6 +148,10 @@ impl Agent for Content {
 
     async fn adopt_disk(&self, _: Request<DiskRequest>) -> Said {
         said("adopt")
+    }
+
+    async fn locate_disk(&self, _: Request<LocateRequest>) -> Said {
+        said("locate")
     }
 
     async fn plan_sets(&self, _: Request<SetsRequest>) -> Said {

@@ -304,7 +304,16 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
     let asked = answers.asked();
     assert!(asked.iter().any(|asked| asked.contains("/poolvolumes/")), "the cluster was not asked: {asked:?}");
     assert!(asked.iter().all(|asked| asked.starts_with("GET ")), "the cluster was written to: {asked:?}");
-    for verb in ["disk release", "volume adopt", "volume settle", "volume abandon", "volume erase", "state set-aside"] {
+    for verb in [
+        "disk drain",
+        "disk locate",
+        "disk release",
+        "volume adopt",
+        "volume settle",
+        "volume abandon",
+        "volume erase",
+        "state set-aside",
+    ] {
         assert!(tried.contains(&words(verb)), "{verb} has no dry run any more");
     }
 }

@@ -88,6 +88,22 @@ const ELSEWHERE: &[(&str, Else)] = &[
     // Of the binary. tests/command_line checks that each of them ends well if nobody reads.
     ("localpool standalone", BY_HAND),
     ("localpool devices", BY_HAND),
+    (
+        "localpool disk drain",
+        Test(
+            "tests/apiserver/disk_orders.rs",
+            "the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_and_what_is_next",
+            "drain(stage.client",
+        ),
+    ),
+    (
+        "localpool disk locate",
+        Test(
+            "src/agent/admin/locate/tests.rs",
+            "a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing",
+            "Verb::LocateDisk",
+        ),
+    ),
     ("localpool disk release", BY_HAND),
     ("localpool disk", Test("tests/loop_csi/record.rs", ADOPTED, "\"disk\", \"adopt\"")),
     ("localpool disk adopt", Test("tests/loop_csi/record.rs", ADOPTED, "\"disk\", \"adopt\"")),

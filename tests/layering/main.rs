@@ -271,8 +271,8 @@ const FACADES: [(&str, &[&str]); 11] = [
     ("agent", &[]),
     // `proto` is generated.
     ("csi", &["client", "proto", "registration", "server"]),
-    // A part of `operator` is an object, or one of the two roles.
-    ("operator", &["controller", "crds", "discovery", "lease", "node", "volume"]),
+    // A part of `operator` is an object, one of the two roles, or a verb about several objects.
+    ("operator", &["controller", "crds", "discovery", "drain", "lease", "node", "volume"]),
 ];
 
 #[test]

@@ -35,6 +35,9 @@ impl Reconciler {
         }
         let blank = hardware_id(&found.1.raw, None);
         let mut lines = self.release_found(disk.as_str(), found, Run::Real)?;
+        lines.push(
+            "it can be removed; a set that selects the disk in its place claims that when it is blank".to_owned(),
+        );
         lines.push(format!("to use it here again, order Adopt for {blank}"));
         Ok(lines)
     }

@@ -32,6 +32,7 @@ use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
+use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
 use crate::host::KernelName;
 
@@ -46,6 +47,7 @@ pub struct FakeHost {
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
     arrays: Mutex<BTreeMap<KernelName, ArrayState>>,
+    lights: Mutex<BTreeMap<KernelName, Lit>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
 }
@@ -74,6 +76,7 @@ impl Default for FakeHost {
             reports: Mutex::default(),
             io_errors: Mutex::default(),
             arrays: Mutex::default(),
+            lights: Mutex::default(),
             asked: AtomicUsize::default(),
             before_claim: Mutex::default(),
         }
@@ -138,6 +141,11 @@ impl FakeHost {
     /// What the kernel has counted of a disk. Nothing, until this is called.
     pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
         locked(&self.io_errors).insert(name.into(), counted);
+    }
+
+    /// The slot of a disk has a light from now on.
+    pub fn add_slot_light(&self, name: &str) {
+        locked(&self.lights).insert(name.into(), Lit::Off);
     }
 
     /// What the kernel says of an md array from now on.
@@ -250,6 +258,16 @@ impl Host for FakeHost {
 
     fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
         locked(&self.arrays).get(&disk.name).cloned()
+    }
+
+    fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
+        let lit = locked(&self.lights).get(&disk.name).copied()?;
+        Some(SlotLight { path: format!("/sys/slot/{}/locate", disk.name).into(), lit })
+    }
+
+    fn set_slot_light(&self, disk: &RawDisk, lit: Lit) -> Result<SlotLight, HostError> {
+        locked(&self.lights).insert(disk.name.clone(), lit);
+        self.slot_light(disk).ok_or_else(|| HostError::Unsupported { what: "it has no light".to_owned() })
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

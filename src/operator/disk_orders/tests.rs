@@ -82,6 +82,7 @@ fn view(standing: Standing, volumes: usize) -> DiskView {
         free: 9,
         erasing: 0,
         erased: 0,
+        erased_bytes: 0,
         volumes,
         partitions: 0,
         standing,

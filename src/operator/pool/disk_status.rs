@@ -18,6 +18,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         free,
         erasing,
         erased: _,
+        erased_bytes: _,
         volumes,
         partitions: _,
         standing: _,

@@ -75,6 +75,7 @@ mod tests {
             free: 9,
             erasing: 0,
             erased: 0,
+            erased_bytes: 0,
             volumes: 0,
             partitions: 3,
             standing: Standing::Ready,

@@ -3,6 +3,7 @@
 //! Takes in the PoolVolume and what the person wants; gives out YAML. Changes nothing.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::{
@@ -41,6 +42,19 @@ pub struct ManifestRequest {
 pub struct ClaimName {
     namespace: String,
     name: String,
+}
+
+impl ClaimName {
+    /// The line that deletes it.
+    pub(in crate::operator) fn deletion(&self) -> String {
+        format!("kubectl -n {} delete pvc {}", self.namespace, self.name)
+    }
+}
+
+impl Display for ClaimName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -68,6 +68,7 @@ impl BareDevice {
                     erasing.cursor = chunk.end;
                 }
             })?;
+            self.erased_bytes.fetch_add(chunk.len(), Ordering::SeqCst);
         }
         Ok(Progress::Worked)
     }

@@ -1,0 +1,275 @@
+//! What `localpool disk drain` says: what is ordered, what is on the disk, and the lines that a person types next. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::agent::Run;
+use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
+use crate::api::quantity;
+use crate::device::DiskId;
+use crate::operator::bytes::unsigned;
+use crate::operator::pool_volume::phase;
+use crate::operator::volume::ClaimName;
+
+/// Whether there is something to order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordering {
+    Due,
+    /// This is ordered, and empties the disk as well.
+    Already(DiskOrder),
+    /// The disk left the pool by an order.
+    Left,
+}
+
+impl Ordering {
+    pub fn is_due(self) -> bool {
+        self == Self::Due
+    }
+}
+
+/// The pool that has the disk now, and whether the verb orders anything there; or why not.
+pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), String> {
+    let with = |is_missing: bool| {
+        let is_it = move |pool: &&DevicePool| {
+            disk_status(pool, disk).is_some_and(|status| (status.state == DiskState::Missing) == is_missing)
+        };
+        pools.iter().filter(is_it).collect::<Vec<_>>()
+    };
+    let pool = match (&with(false)[..], &with(true)[..]) {
+        ([pool], _) => *pool,
+        ([], [missing, ..]) => {
+            let node = missing.name_any();
+            return Err(format!(
+                "disk {disk} is missing on node {node}, and nobody can empty it there; if it does not come back, give it \
+                 up: {}",
+                order_line(&node, disk, DiskOrder::GiveUp)
+            ));
+        }
+        ([], []) => {
+            let left = pools.iter().find(|pool| order_status(pool, disk).is_some_and(took_out));
+            return left.map(|pool| (pool, Ordering::Left)).ok_or_else(|| no_disk(disk));
+        }
+        (several, _) => {
+            let nodes = several.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ");
+            return Err(format!("disk {disk} is in the pools of nodes {nodes}: one of them is a copy"));
+        }
+    };
+    match pool.spec.disks.get(disk).and_then(|choice| choice.order) {
+        None | Some(DiskOrder::Adopt) => Ok((pool, Ordering::Due)),
+        Some(order @ (DiskOrder::Drain | DiskOrder::Release)) => Ok((pool, Ordering::Already(order))),
+        Some(DiskOrder::GiveUp) => {
+            Err(format!("GiveUp is ordered for disk {disk} in DevicePool {}: remove that order first", pool.name_any()))
+        }
+    }
+}
+
+fn no_disk(disk: &DiskId) -> String {
+    format!(
+        "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
+    )
+}
+
+/// Whether the disk is not in the pool any more because of this.
+fn took_out(order: &DiskOrderStatus) -> bool {
+    match order.order {
+        DiskOrder::Release | DiskOrder::GiveUp => order.state == OrderState::Done,
+        DiskOrder::Drain | DiskOrder::Adopt => false,
+    }
+}
+
+fn order_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskOrderStatus> {
+    pool.status.as_ref()?.orders.iter().find(|order| order.disk == *disk)
+}
+
+fn disk_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskStatus> {
+    pool.status.as_ref()?.disks.iter().find(|status| status.id == *disk)
+}
+
+/// What was read about a disk that is to become empty.
+pub struct DrainedDisk<'a> {
+    pub disk: &'a DiskId,
+    pub pool: &'a DevicePool,
+    pub ordering: Ordering,
+    /// Those that are on it, or are about to be.
+    pub volumes: &'a [PoolVolume],
+    /// The PersistentVolumes of these, by the names of their objects.
+    pub named: &'a BTreeMap<String, PersistentVolume>,
+}
+
+/// One line for each thing, in the order in which a person does them.
+pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
+    let DrainedDisk { disk, pool, ordering, volumes, named } = drained;
+    let on_it = volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()))).collect();
+    let (node, status) = (pool.name_any(), disk_status(pool, disk));
+    let (order, status) = match (ordering, status) {
+        (Ordering::Left, _) | (_, None) => return left(pool, disk, on_it),
+        (Ordering::Due, Some(status)) => (due(&node, run), status),
+        (Ordering::Already(order), Some(status)) => (already(pool, disk, *order), status),
+    };
+    let model = status.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
+    let mut lines = vec![format!("disk {disk} ({}{model}) of node {node}, set {}", status.path, status.set), order];
+    let unnamed = usize::try_from(status.volumes).unwrap_or(0).saturating_sub(volumes.len());
+    let unnamed_words = (unnamed > 0).then(|| {
+        format!(
+            "volumes on it that no PoolVolume names: {unnamed}; `localpool volumes -o wide` in the agent's pod lists them"
+        )
+    });
+    let head = "next: copy the data of each away, stop its pods (`kubectl -n NAMESPACE describe pvc NAME` shows them as \
+                Used By), and then:";
+    lines.extend(volume_lines(on_it, unnamed_words, head));
+    lines.push(end(disk, &node, status, *ordering, volumes.len() + unnamed));
+    lines
+}
+
+/// Each volume, and under `head` the lines that delete them.
+fn volume_lines(on_it: Vec<DeletableVolume>, more: Option<String>, head: &str) -> Vec<String> {
+    let words: Vec<String> = on_it.iter().map(|one| one.words.clone()).collect();
+    let deletions: Vec<String> = on_it.into_iter().flat_map(|one| one.deletions).collect();
+    let head = (!deletions.is_empty()).then(|| head.to_owned());
+    let deletions = deletions.into_iter().map(|line| format!("  {line}"));
+    words.into_iter().chain(more).chain(head).chain(deletions).collect()
+}
+
+fn due(node: &str, run: Run) -> String {
+    match run {
+        Run::Dry => format!("would order Drain for it in DevicePool {node}: then it takes no new volumes"),
+        Run::Real => {
+            format!("ordered Drain for it in DevicePool {node}: it takes no new volumes as long as this is ordered")
+        }
+    }
+}
+
+fn already(pool: &DevicePool, disk: &DiskId, order: DiskOrder) -> String {
+    let so_far = match order_status(pool, disk).filter(|status| status.order == order) {
+        Some(status) => format!("{:?}: {}", status.state, status.message),
+        None => "the agent has not seen this yet".to_owned(),
+    };
+    format!("{order:?} is ordered for it already, so it takes no new volumes; {so_far}")
+}
+
+/// Of a disk that left the pool by an order: what comes after that.
+fn left(pool: &DevicePool, disk: &DiskId, on_it: Vec<DeletableVolume>) -> Vec<String> {
+    let node = pool.name_any();
+    let done = order_status(pool, disk).map_or_else(String::new, |status| {
+        let since = status.since.as_ref().map_or_else(String::new, |since| format!(", since {}", since.0));
+        format!("; {:?} is {:?}{since}: {}", status.order, status.state, status.message)
+    });
+    let mut lines = vec![format!("disk {disk} is not in the pool of node {node} any more{done}")];
+    lines.extend(volume_lines(on_it, None, "next: delete what was on it, which erases nothing, and its pods:"));
+    let insert = "next: remove the disk, and insert the new one; a set that selects it claims it when it was blank for a \
+                  minute. The node's disks are now:";
+    lines.push(insert.to_owned());
+    let disks = pool.status.iter().flat_map(|status| &status.disks);
+    lines.extend(disks.map(|one| format!("  {} ({}), {:?}, set {}", one.id, one.path, one.state, one.set)));
+    let forget = spec_line(&node, disk, &Value::Null);
+    lines.push(format!("last, when the new disk is one of them, remove the order for the old one: {forget}"));
+    lines
+}
+
+/// How it ends, and what comes after that.
+fn end(disk: &DiskId, node: &str, status: &DiskStatus, ordering: Ordering, volumes: usize) -> String {
+    let release = order_line(node, disk, DiskOrder::Release);
+    let is_done = "`status.orders` of the DevicePool says Done";
+    match (status.state, volumes, status.erasing) {
+        (DiskState::NotReady, _, _) => {
+            let why = status.message.as_deref().unwrap_or("its agent does not say why");
+            format!("what is on it is not known, and the order waits, as the disk cannot be used: {why}")
+        }
+        (_, 0, erasing) if erasing > 0 => {
+            let left = quantity::short(unsigned(erasing));
+            format!("no volume is on it, and {left} of deleted ones are being erased: {is_done} after that")
+        }
+        (_, 0, _) if ordering == Ordering::Already(DiskOrder::Release) => {
+            "no volume is on it: the agent wipes its label, and then it can be removed".to_owned()
+        }
+        (_, 0, _) => format!(
+            "no volume is on it. Next: find it, by `localpool disk locate {disk}` in the agent's pod, and make it blank; when that \
+             is Done, remove it: {release}"
+        ),
+        _ => format!("when the disk is empty, {is_done}, and this command says what is next"),
+    }
+}
+
+/// The line that orders something for a disk.
+fn order_line(node: &str, disk: &DiskId, order: DiskOrder) -> String {
+    spec_line(node, disk, &json!({ "order": order }))
+}
+
+/// The line that changes what the spec says of a disk.
+fn spec_line(node: &str, disk: &DiskId, choice: &Value) -> String {
+    let spec = json!({"spec": {"disks": {disk.as_str(): choice}}});
+    // An id may have any character of a serial number.
+    let spec = spec.to_string().replace('\'', r"'\''");
+    format!("kubectl patch devicepool {node} --type merge -p '{spec}'")
+}
+
+/// A volume in words, and the lines that delete it.
+struct DeletableVolume {
+    words: String,
+    deletions: Vec<String>,
+}
+
+fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> DeletableVolume {
+    let id = volume.name_any();
+    let phase = phase(volume);
+    let size = volume.status.as_ref().and_then(|status| status.capacity.clone());
+    let size = size.map_or_else(String::new, |size| format!(", {size}"));
+    let claim = claim_of(volume, persistent);
+    let of_claim = match (&claim, volume.claim()) {
+        (Some(claim), _) => format!(", claim {claim}"),
+        (None, Some(had)) => format!(", which claim {} had", had.escape_debug()),
+        (None, None) => String::new(),
+    };
+    let of_persistent = match persistent {
+        Some(persistent) => format!(", PersistentVolume {}", persistent.name_any()),
+        None => ", no PersistentVolume".to_owned(),
+    };
+    let words = format!("volume {id} ({phase:?}{size}){of_persistent}{of_claim}");
+    let deletions = match phase {
+        Phase::Deleting => Vec::new(),
+        Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed if persistent.is_none() => Vec::new(),
+        _ => deletions(&id, persistent, claim.as_ref()),
+    };
+    let words = match (phase, deletions.is_empty()) {
+        (Phase::Deleting, _) => words + ": it is being erased",
+        (_, true) => words + ": it is not made yet",
+        (_, false) => words,
+    };
+    DeletableVolume { words, deletions }
+}
+
+/// The claim that the PersistentVolume is for, as long as that exists.
+fn claim_of(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Option<ClaimName> {
+    let persistent = persistent.filter(|one| !is_released(one))?;
+    let claim = persistent.spec.as_ref()?.claim_ref.as_ref();
+    let named = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)));
+    // It becomes a part of a line for a shell.
+    named.as_deref().or(volume.claim())?.parse().ok()
+}
+
+/// Its claim was deleted.
+fn is_released(persistent: &PersistentVolume) -> bool {
+    let phase = persistent.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Released" | "Failed"))
+}
+
+fn deletions(id: &str, persistent: Option<&PersistentVolume>, claim: Option<&ClaimName>) -> Vec<String> {
+    let erase = format!("kubectl patch poolvolume {id} --type merge -p '{{\"spec\":{{\"order\":\"Erase\"}}}}'");
+    let Some(persistent) = persistent else { return vec![erase] };
+    let name = persistent.name_any();
+    let policy = persistent.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    let policy = (policy != Some("Delete"))
+        .then(|| format!("kubectl patch pv {name} -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'"));
+    match claim {
+        Some(claim) => policy.into_iter().chain([claim.deletion()]).collect(),
+        // It is deleted with its volume as soon as the policy says so.
+        None if is_released(persistent) => policy.into_iter().collect(),
+        None => vec![format!("kubectl delete pv {name}"), erase],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::operator::volume::sample::in_phase;
+
+const DISK: &str = "gpt-1";
+
+fn disk() -> DiskId {
+    DiskId::named(DISK)
+}
+
+/// `more` is what the status of the disk has beside the rest.
+fn pool(node: &str, order: Value, more: Value) -> DevicePool {
+    let mut status = json!({
+        "id": DISK, "path": "/dev/sda", "model": "M", "layout": "Carved", "set": "d/s", "size": 9, "free": 9,
+        "volumes": 0, "state": "Ready",
+    });
+    let Value::Object(more) = more else { panic!("a map") };
+    status.as_object_mut().expect("a map").extend(more);
+    let pool = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": node},
+        "spec": {"disks": {DISK: {"order": order}}},
+        "status": {"disks": [status], "orders": [{"disk": DISK, "order": "Drain", "state": "Waiting", "message": "m"}]},
+    });
+    serde_json::from_value(pool).expect("a DevicePool")
+}
+
+fn persistent(phase: &str, policy: &str, claim: Value) -> PersistentVolume {
+    let value = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-1"},
+        "spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": claim}, "status": {"phase": phase},
+    });
+    serde_json::from_value(value).expect("a PersistentVolume")
+}
+
+fn said(pool: &DevicePool, on_it: &[(PoolVolume, Option<PersistentVolume>)], run: Run) -> Vec<String> {
+    let pools = [pool.clone()];
+    let (pool, ordering) = ordering(&disk(), &pools).expect("it is there");
+    let volumes: Vec<PoolVolume> = on_it.iter().map(|(volume, _)| volume.clone()).collect();
+    let named = on_it.iter().filter_map(|(volume, one)| Some((volume.name_any(), one.clone()?))).collect();
+    report(&DrainedDisk { disk: &disk(), pool, ordering, volumes: &volumes, named: &named }, run)
+}
+
+/// The lines that a person would type for a volume.
+fn typed(volume: PoolVolume, persistent: Option<PersistentVolume>) -> Vec<String> {
+    let lines = said(&pool("n", json!(null), json!({"volumes": 1})), &[(volume, persistent)], Run::Dry);
+    lines.iter().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned).collect()
+}
+
+const ERASE: &str = r#"{"spec":{"order":"Erase"}}"#;
+const POLICY: &str = r#"kubectl patch pv pvc-1 -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'"#;
+
+#[test]
+fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persistent_volume_asks_for() {
+    let claim = json!({"namespace": "d", "name": "data"});
+    let lines = said(
+        &pool("n", json!(null), json!({"volumes": 2})),
+        &[(in_phase(Phase::Ready), Some(persistent("Bound", "Delete", claim.clone())))],
+        Run::Dry,
+    );
+    let id = in_phase(Phase::Ready).name_any();
+    assert_eq!(lines[0], "disk gpt-1 (/dev/sda, M) of node n, set d/s");
+    assert!(lines[1].starts_with("would order Drain"), "{lines:#?}");
+    assert_eq!(lines[2], format!("volume {id} (Ready), PersistentVolume pvc-1, claim d/data"));
+    assert!(lines[3].starts_with("volumes on it that no PoolVolume names: 1;"), "{lines:#?}");
+    assert!(lines[4].contains("copy the data"), "{lines:#?}");
+    assert_eq!(lines[5], "  kubectl -n d delete pvc data");
+    assert!(lines[6].starts_with("when the disk is empty") && lines.len() == 7, "{lines:#?}");
+
+    let ready = || in_phase(Phase::Ready);
+    let kept = persistent("Bound", "Retain", claim.clone());
+    assert_eq!(typed(ready(), Some(kept)), [POLICY, "kubectl -n d delete pvc data"]);
+    assert_eq!(typed(ready(), Some(persistent("Released", "Retain", claim.clone()))), [POLICY]);
+    assert_eq!(typed(ready(), Some(persistent("Released", "Delete", claim))), [""; 0], "it is on its way");
+    let free = typed(ready(), Some(persistent("Available", "Retain", json!(null))));
+    assert_eq!((free.len(), free[0].as_str()), (2, "kubectl delete pv pvc-1"));
+    assert!(free[1].ends_with(&format!("-p '{ERASE}'")), "{free:?}");
+    let found = typed(in_phase(Phase::Found), None);
+    assert_eq!(found, [format!("kubectl patch poolvolume {id} --type merge -p '{ERASE}'")]);
+    for phase in [Phase::Deleting, Phase::Accepted] {
+        assert_eq!(typed(in_phase(phase), None), [""; 0], "{phase:?}");
+    }
+}
+
+#[test]
+fn a_name_that_no_object_can_have_gets_into_no_line_for_a_shell() {
+    let bad = json!({"namespace": "d", "name": "x; reboot"});
+    let lines = typed(in_phase(Phase::Ready), Some(persistent("Bound", "Delete", bad)));
+    assert!(lines.iter().all(|line| !line.contains("reboot")), "{lines:?}");
+    let line = order_line("n", &DiskId::named("serial-a'b"), DiskOrder::Drain);
+    assert!(line.contains(r"serial-a'\''b"), "{line}");
+}
+
+#[test]
+fn what_comes_next_is_said_at_each_step_and_a_disk_that_cannot_be_read_is_not_called_empty() {
+    let last = |order: Value, more: Value| said(&pool("n", order, more), &[], Run::Real).pop().expect("lines");
+    let empty = last(json!("Drain"), json!({}));
+    assert!(empty.ends_with(r#"'{"spec":{"disks":{"gpt-1":{"order":"Release"}}}}'"#), "{empty}");
+    assert!(last(json!("Drain"), json!({"erasing": 1 << 30})).contains("1Gi of deleted ones are being erased"));
+    assert!(last(json!("Release"), json!({})).contains("the agent wipes its label"));
+    assert!(last(json!("Drain"), json!({"volumes": 1})).starts_with("when the disk is empty"));
+    let unread = last(json!("Drain"), json!({"state": "NotReady", "message": "bad sectors"}));
+    assert!(unread.contains("not known") && unread.contains("bad sectors"), "{unread}");
+}
+
+#[test]
+fn an_order_that_empties_the_disk_is_not_replaced_and_one_that_gives_it_up_refuses() {
+    let pools = |order: Value| [pool("n", order, json!({}))];
+    let ordered = |order: Value| ordering(&disk(), &pools(order)).map(|(_, ordering)| ordering);
+    assert_eq!(ordered(json!(null)), Ok(Ordering::Due));
+    assert_eq!(ordered(json!("Adopt")), Ok(Ordering::Due));
+    assert_eq!(ordered(json!("Drain")), Ok(Ordering::Already(DiskOrder::Drain)));
+    assert_eq!(ordered(json!("Release")), Ok(Ordering::Already(DiskOrder::Release)));
+    assert!(ordered(json!("GiveUp")).expect_err("refused").contains("remove that order first"));
+    let again = &said(&pools(json!("Drain"))[0], &[], Run::Real)[1];
+    assert_eq!(again, "Drain is ordered for it already, so it takes no new volumes; Waiting: m");
+    let new = &said(&pools(json!("Release"))[0], &[], Run::Real)[1];
+    assert!(new.ends_with("the agent has not seen this yet"), "{new}");
+}
+
+#[test]
+fn the_node_that_has_the_disk_now_is_meant_and_a_disk_that_nobody_has_is_not_drained() {
+    let missing = || pool("old", json!(null), json!({"state": "Missing"}));
+    let pools = [missing(), pool("new", json!(null), json!({}))];
+    assert_eq!(ordering(&disk(), &pools).expect("it is there").0.name_any(), "new");
+    let away = [missing()];
+    assert!(ordering(&disk(), &away).expect_err("it is away").contains(r#""order":"GiveUp""#));
+    let both = [pool("a", json!(null), json!({})), pool("b", json!(null), json!({}))];
+    assert!(ordering(&disk(), &both).expect_err("which").contains("nodes a and b"));
+    assert!(ordering(&disk(), &[]).expect_err("none").contains("no DevicePool has a disk gpt-1"));
+}
+
+#[test]
+fn of_a_disk_that_left_by_an_order_is_said_how_the_new_one_comes_and_which_set_has_it() {
+    let gone = |order: &str, state: &str| {
+        let mut pool = pool("n", json!(order), json!({}));
+        let status = pool.status.as_mut().expect("set");
+        status.disks[0].id = DiskId::named("gpt-2");
+        let order = json!([{"disk": DISK, "order": order, "state": state, "message": "wiped"}]);
+        status.orders = serde_json::from_value(order).expect("orders");
+        pool
+    };
+    let lines = said(&gone("Release", "Done"), &[], Run::Real);
+    assert_eq!(lines[0], "disk gpt-1 is not in the pool of node n any more; Release is Done: wiped");
+    assert!(lines[1].starts_with("next: remove the disk, and insert the new one"), "{lines:#?}");
+    assert_eq!(lines[2], "  gpt-2 (/dev/sda), Ready, set d/s");
+    assert!(lines[3].ends_with(r#"'{"spec":{"disks":{"gpt-1":null}}}'"#) && lines.len() == 4, "{lines:#?}");
+    let lost = [(in_phase(Phase::Ready), None)];
+    let lines = said(&gone("GiveUp", "Done"), &lost, Run::Dry);
+    assert!(lines[1].starts_with("volume ") && lines[2].contains("erases nothing"), "{lines:#?}");
+    assert!(ordering(&disk(), &[gone("Release", "Waiting")]).is_err(), "a slip in the id");
+}
