@@ -24,6 +24,9 @@ use server::Server;
 /// How long a picture watches.
 const WATCHED: Duration = Duration::from_secs(300);
 
+/// The alerts that fire if metrics are away.
+const ABSENCE: [&str; 3] = ["LocalpoolNoAgent", "LocalpoolAgentGone", "LocalpoolNoController"];
+
 /// The chart with all that is for Prometheus and Grafana, as this cluster would have it.
 async fn chart() -> Vec<Value> {
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool");
@@ -39,32 +42,42 @@ fn only<'a>(chart: &'a [Value], kind: &str) -> &'a Value {
     object
 }
 
-async fn every_target_is_up(server: &Server, scrapes: &[Value]) {
-    let wanted: usize = scrapes.iter().map(|scrape| scrape["static_configs"].as_array().unwrap().len()).sum();
+/// Lists under this name, one in each of these objects.
+fn all<'a>(objects: &'a Value, list: &str) -> Vec<&'a Value> {
+    objects.as_array().unwrap().iter().flat_map(|object| object[list].as_array().unwrap()).collect()
+}
+
+async fn every_target_is_up(server: &Server, scrapes: &Value) {
+    let wanted = all(scrapes, "static_configs").len();
     let look = async || {
         let found = server.get("/api/v1/targets", &[("state", "active")]).await?;
         let targets = found["activeTargets"].as_array().unwrap();
-        let up = targets.iter().filter(|target| target["health"] == "up").count();
-        if up == wanted && targets.len() == wanted { Ok(()) } else { Err(found.to_string()) }
+        let down: Vec<String> = targets
+            .iter()
+            .filter(|target| target["health"] != "up")
+            .map(|target| format!("{}: {}", target["scrapeUrl"], target["lastError"]))
+            .collect();
+        if down.is_empty() && targets.len() == wanted { Ok(()) } else { Err(format!("{}, {down:?}", targets.len())) }
     };
-    eventually("all targets are up", SOON, look).await;
+    eventually(&format!("{wanted} targets are up"), SOON, look).await;
 }
 
-/// Alerts about everything being away tell nothing, so Prometheus has found what they ask for.
+/// Alerts that something has no metrics are quiet, so Prometheus has found what they ask for.
 async fn every_alert_is_evaluated(server: &Server, rules: &Value) {
-    let groups = rules["groups"].as_array().unwrap().iter();
-    let wanted: usize = groups.map(|group| group["rules"].as_array().unwrap().len()).sum();
+    let wanted = all(&rules["groups"], "rules").len();
     let look = async || {
         let found = server.get("/api/v1/rules", &[]).await?;
-        let rules = found["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
-        let is_quiet = |rule: &Value| {
-            let of_all = ["LocalpoolNoAgent", "LocalpoolAgentGone", "LocalpoolNoController"];
-            rule["state"] == "inactive" || !of_all.iter().any(|name| rule["name"] == *name)
+        let rules = all(&found["groups"], "rules");
+        let is_wrong = |rule: &&&Value| {
+            let is_of_absence = ABSENCE.iter().any(|name| rule["name"] == *name);
+            rule["health"] != "ok" || is_of_absence && rule["state"] != "inactive"
         };
-        let well = rules.filter(|rule| rule["health"] == "ok" && is_quiet(rule)).count();
-        if well == wanted { Ok(()) } else { Err(format!("{well} of {wanted}: {found}")) }
+        let words =
+            |rule: &&Value| format!("{}: {} {} {}", rule["name"], rule["health"], rule["state"], rule["lastError"]);
+        let wrong: Vec<String> = rules.iter().filter(is_wrong).map(words).collect();
+        if wrong.is_empty() && rules.len() == wanted { Ok(()) } else { Err(format!("{}, {wrong:?}", rules.len())) }
     };
-    eventually("all alerts are evaluated", SOON, look).await;
+    eventually(&format!("{wanted} alerts are evaluated"), SOON, look).await;
 }
 
 async fn every_metric_has_a_series(server: &Server) {

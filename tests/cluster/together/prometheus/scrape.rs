@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::name;
 
 /// One config for each endpoint of each ServiceMonitor.
-pub fn configs(chart: &[Value], pods: &[Value]) -> Vec<Value> {
+pub fn configs(chart: &[Value], pods: &[Value]) -> Value {
     let of_kind = |kind: &'static str| chart.iter().filter(move |object| object["kind"] == kind);
     let mut configs = Vec::new();
     for monitor in of_kind("ServiceMonitor") {
@@ -25,7 +25,7 @@ pub fn configs(chart: &[Value], pods: &[Value]) -> Vec<Value> {
             }));
         }
     }
-    configs
+    Value::Array(configs)
 }
 
 /// The pods that an endpoint leads to, each with the labels that the operator gives a target before its relabelings.

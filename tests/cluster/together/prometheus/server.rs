@@ -20,7 +20,7 @@ pub struct Server {
 
 impl Server {
     /// Starts it with these scrape configs and this file of rules, and waits until it answers.
-    pub async fn start(scrapes: &[Value], rules: &Value) -> Self {
+    pub async fn start(scrapes: &Value, rules: &Value) -> Self {
         let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
         let config = json!({
             "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
