@@ -105,9 +105,10 @@ pub(super) const NAMED_METRICS: [&str; 2] = [
 ];
 /// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began, or
 /// on loop devices.
-pub(super) const NONE_WHILE_WELL: [&str; 8] = [
+pub(super) const NONE_WHILE_WELL: [&str; 9] = [
     "localpool_controller_abnormal_volumes",
     "localpool_controller_marked_persistent_volumes",
+    "localpool_controller_reaction_held",
     "localpool_controller_reconcile_errors_total",
     "localpool_controller_reconciles_total",
     "localpool_controller_set_deletion_timestamp_seconds",
