@@ -10,6 +10,7 @@ mod examples;
 mod growth;
 mod kept;
 mod marks;
+mod prometheus;
 mod replaced;
 mod rights;
 mod room;

@@ -99,15 +99,16 @@ fn kubelet_tells_the_statistics_of_a_claim() {
 }
 
 /// What asks for metrics.
-const NAMED_METRICS: [&str; 2] = [
+pub(super) const NAMED_METRICS: [&str; 2] = [
     include_str!("../../../charts/localpool/files/alerts.yaml"),
     include_str!("../../../charts/localpool/files/dashboard.json"),
 ];
 /// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began, or
 /// on loop devices.
-const NONE_WHILE_WELL: [&str; 8] = [
+pub(super) const NONE_WHILE_WELL: [&str; 9] = [
     "localpool_controller_abnormal_volumes",
     "localpool_controller_marked_persistent_volumes",
+    "localpool_controller_reaction_held",
     "localpool_controller_reconcile_errors_total",
     "localpool_controller_reconciles_total",
     "localpool_controller_set_deletion_timestamp_seconds",
@@ -117,7 +118,7 @@ const NONE_WHILE_WELL: [&str; 8] = [
 ];
 
 /// The metrics that a text names; a histogram by its own name.
-fn metrics_in(text: &str) -> BTreeSet<String> {
+pub(super) fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let metrics = words.filter(|word| word.starts_with("localpool_"));
     metrics.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
