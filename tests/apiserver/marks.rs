@@ -63,11 +63,13 @@ async fn annotations(client: &Client, name: &str) -> BTreeMap<String, String> {
     Api::<PersistentVolume>::all(client.clone()).get(name).await.expect("there").annotations().clone()
 }
 
-/// Waits until these are the annotations of a PersistentVolume, but for the time of the first mark, which it returns.
+/// Waits until these are the annotations of a PersistentVolume, but for the time since when it is lost, and that of the
+/// first mark, which it returns.
 async fn marked(client: &Client, name: &str, keys: &[&str]) -> Option<String> {
     let found = async || {
         let mut all = annotations(client, name).await;
-        let first = all.remove("FirstMarkTime");
+        let (first, lost) = (all.remove("FirstMarkTime"), all.remove("localpool.dev/unusable-since"));
+        assert_eq!(first.is_some(), lost.is_some(), "with each of these the volume is lost");
         let are_marks = all.values().all(|value| value == "yes");
         (are_marks && all.keys().eq(keys) && first.is_some() != keys.is_empty()).then_some(first)
     };

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::PoolVolume;
+use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::volume::{DRIVER_NAME, VolumeId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -187,6 +187,18 @@ impl Scene {
         self.annotate(name, marks).await;
     }
 
+    /// What the agent of a node says of local PersistentVolumes.
+    pub async fn paths(&self, node: &str, volumes: &[&str], reason: &str) {
+        let mut found = Vec::new();
+        for name in volumes {
+            let uid = self.persistent().get(name).await.expect("there").uid();
+            found.push(json!({"name": name, "uid": uid, "health": health(reason)}));
+        }
+        let pools: Api<DevicePool> = Api::all(self.client());
+        let status = Patch::Merge(json!({"status": {"persistentVolumes": found}}));
+        pools.patch_status(node, &PatchParams::default(), &status).await.expect("there");
+    }
+
     pub async fn annotate(&self, name: &str, annotations: Value) {
         let change = json!({"metadata": {"annotations": annotations}});
         self.persistent().patch(name, &PatchParams::default(), &Patch::Merge(&change)).await.expect("there");
@@ -242,7 +254,7 @@ impl Scene {
             "spec": spec,
         }));
         self.stage.objects.create(&PostParams::default(), &volume).await.expect("a new one");
-        let status = Patch::Merge(json!({"status": {"phase": "Ready", "size": 1}}));
+        let status = Patch::Merge(json!({"status": {"phase": "Ready", "size": 1, "health": health("DiskMissing")}}));
         let name = self.lost.to_string();
         self.stage.objects.patch_status(&name, &PatchParams::default(), &status).await.expect("there");
         self.stage.known(|stores| stores.volumes.get(&name).is_some_and(|volume| volume.status.is_some())).await;
@@ -308,6 +320,11 @@ impl Drop for Others {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// What an agent says of a volume.
+fn health(reason: &str) -> Value {
+    json!([{"reason": reason, "severity": "Inaccessible", "message": "it is lost"}])
 }
 
 fn claim_spec(volume: Value) -> Value {
