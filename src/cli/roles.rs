@@ -107,7 +107,7 @@ pub struct ControllerArgs {
 /// What the controller does about pods whose local volume is lost.
 #[derive(Debug, Args)]
 struct ReactionArgs {
-    /// Whether the claim and the pod of a lost volume are moved: Off, DryRun (only say what would be done) or On
+    /// Whether the claim of a lost volume is deleted and its pod evicted: Off, DryRun (only say what would be done) or On
     #[arg(long, default_value = "Off", value_parser = parse_mode)]
     reaction_mode: ReactionMode,
     /// How long a volume must be unusable before that, at least 1m

@@ -381,7 +381,13 @@ async fn switched_off_nothing_is_deleted() {
     let reactor = react(&scene, ReactionMode::Off);
     let has_stopped = async || scene.state().await.2.filter(|reacted| reacted["ended"]["how"] == "Stopped").map(drop);
     until("it has stopped", has_stopped).await;
-    told(&cluster.client, CLAIM, "ReactionStopped", "stopped after claim data-db-1 was deleted: delete pod db-1").await;
+    told(
+        &cluster.client,
+        CLAIM,
+        "ReactionStopped",
+        "stopped after claim data-db-1 was deleted: The reaction is not in mode On",
+    )
+    .await;
     a_while().await;
     assert_eq!(reactor.writes.done(), ["PATCH persistentvolumes"]);
     let pod = scene.pods().get(POD).await.expect("nobody evicts it");

@@ -212,3 +212,39 @@ fn the_alerts_are_made_only_when_they_are_wanted_and_each_leads_to_its_runbook()
         }
     }
 }
+
+/// The reasons to wait for which nobody is called, and why.
+const NOT_CALLED: [(&[&str], &str); 3] = [
+    (
+        &["ClassNotChosen", "MarkNotCounted", "Recovering", "NodeIsBack", "ClockJumped", "NamespaceNotChosen"],
+        "as it is meant",
+    ),
+    (&["Paused", "DryRun", "SwitchedOff", "PolicyChanged", "SetBusy"], "a person wants it, or it ends by itself"),
+    (&["WaitsForPod", "WaitsForClaim", "WaitsForSet", "WaitsForBinding", "WaitsForReady"], "LocalpoolReactionStuck"),
+];
+
+#[test]
+fn every_reason_to_wait_calls_somebody_or_need_not_and_its_runbook_has_its_word() {
+    let alerts = alerts();
+    let expression = |alert: &str| {
+        let rule = rules(&alerts).into_iter().find(|rule| rule["alert"] == alert).expect("an alert");
+        rule["expr"].as_str().unwrap().to_owned()
+    };
+    let page = |alert: &str| std::fs::read_to_string(runbooks().join(format!("{alert}.md"))).unwrap();
+    let mut wrong = Vec::new();
+    for why in Why::ALL {
+        let calls = ["LocalpoolReactionHeld", "LocalpoolReactionStopped"].into_iter().find(|alert| {
+            let words: BTreeSet<String> = expression(alert).split(['"', '|']).map(str::to_owned).collect();
+            words.contains(why.word())
+        });
+        let quiet = NOT_CALLED.iter().filter(|(words, _)| words.contains(&why.word())).count();
+        if usize::from(calls.is_some()) + quiet != 1 {
+            wrong.push(format!("{}: {calls:?}, {quiet}", why.word()));
+        }
+        if let Some(alert) = calls.filter(|alert| *alert == "LocalpoolReactionHeld") {
+            let is_there = page(alert).contains(&format!("`{}`", why.word()));
+            wrong.extend((!is_there).then(|| format!("{alert}: no {}", why.word())));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

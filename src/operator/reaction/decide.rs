@@ -3,7 +3,7 @@
 use super::in_flight::InFlight;
 use super::live::LiveFacts;
 use super::marked::MarkedVolume;
-use super::record::{NamedUid, ReactionRecord};
+use super::record::{HowEnded, NamedUid, RETAIN, ReactionRecord};
 use super::settings::ReactionMode;
 use super::view::{Deed, ReactionStep, ReactionView};
 use super::why::Why;
@@ -100,8 +100,11 @@ fn begin(volume: &MarkedVolume, view: &ReactionView, others: &InFlight<'_>) -> R
             None => return Ok(Deed::AskEviction(pod)),
             Some(answer) => answer?,
         }
-        let spec = volume.volume.spec.as_ref();
-        let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
+        // What was taken back has left Retain: the policy before is in what ended.
+        let is_cancelled = |record: &&ReactionRecord| {
+            record.volume == volume.uid && record.ended.as_ref().is_some_and(|end| end.how == HowEnded::Cancelled)
+        };
+        let before = volume.reacted.as_ref().filter(is_cancelled).filter(|_| volume.policy() == RETAIN);
         let node = live.node.clone().map(|uid| NamedUid { name: volume.node.to_string(), uid });
         Ok(Deed::Begin(ReactionRecord {
             volume: volume.uid.clone(),
@@ -110,7 +113,7 @@ fn begin(volume: &MarkedVolume, view: &ReactionView, others: &InFlight<'_>) -> R
             pod: target.pod.name.clone(),
             node,
             reason: reason.word().to_owned(),
-            policy: policy.unwrap_or_else(|| "Retain".to_owned()),
+            policy: before.map_or_else(|| volume.policy().to_owned(), |record| record.policy.clone()),
             began: view.now,
             ended: None,
         }))

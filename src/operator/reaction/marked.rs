@@ -36,7 +36,7 @@ pub struct MarkedVolume {
     pub losses: BTreeSet<HealthReason>,
     /// Since when they are as they are; `None`: not written yet.
     pub lost_since: Option<Timestamp>,
-    /// It, its StorageClass and so on may say more.
+    /// By its own annotation; its claim, its set and its Namespace may hold it back too.
     pub is_paused: bool,
     pub class: ClassFacts,
     pub record: Option<Result<ReactionRecord, String>>,
@@ -65,6 +65,12 @@ pub struct ClassFacts {
 impl MarkedVolume {
     pub fn phase(&self) -> &str {
         self.volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+    }
+
+    /// The reclaim policy.
+    pub fn policy(&self) -> &str {
+        let spec = self.volume.spec.as_ref();
+        spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or_default()
     }
 
     pub fn is_bound(&self) -> bool {

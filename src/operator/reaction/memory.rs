@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::marked::{HomeState, MarkedVolume};
 use super::settings::ReactionSettings;
 use super::tally::NodeTally;
+use super::view::{Deed, ReactionStep};
 use super::why::Why;
 use crate::operator::persistent_volume::plan::Now;
 use crate::operator::steady::{Lasting, Steady};
@@ -29,6 +30,8 @@ pub struct ReactionMemory {
     /// When each began: also of PersistentVolumes that were deleted since.
     began: BTreeSet<(Timestamp, String)>,
     refused: BTreeSet<String>,
+    /// What holds each volume back, since it was last decided about.
+    held: BTreeMap<String, Why>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ impl ReactionMemory {
             told: BTreeMap::new(),
             began: BTreeSet::new(),
             refused: BTreeSet::new(),
+            held: BTreeMap::new(),
         }
     }
 
@@ -70,6 +74,7 @@ impl ReactionMemory {
         self.seen.keep(|uid| lost.contains_key(uid));
         self.looked.retain(|uid, _| there.contains(uid));
         self.told.retain(|uid, _| there.contains(uid));
+        self.held.retain(|uid, _| there.contains(uid));
         let of_record = |uid: &String| volumes.iter().any(|volume| volume.uid == *uid && volume.record.is_some());
         self.refused.retain(of_record);
         let look = |(uid, volume): (&String, &MarkedVolume)| {
@@ -103,6 +108,22 @@ impl ReactionMemory {
     /// A step of it was refused, and not by a budget.
     pub fn refused(&mut self, uid: &str) {
         self.refused.insert(uid.to_owned());
+    }
+
+    /// How many volumes each reason holds back, after these steps. Of a volume that waits for its turn, the last one counts.
+    pub fn held(&mut self, steps: &[ReactionStep]) -> BTreeMap<Why, i64> {
+        for ReactionStep { volume, deed } in steps {
+            match deed {
+                Deed::Look => None,
+                Deed::Report(why) => self.held.insert(volume.clone(), *why),
+                _ => self.held.remove(volume),
+            };
+        }
+        let mut counts = BTreeMap::new();
+        for why in self.held.values() {
+            *counts.entry(*why).or_default() += 1;
+        }
+        counts
     }
 
     /// Those whose last look is longest ago first.

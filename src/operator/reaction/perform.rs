@@ -9,16 +9,13 @@ use serde_json::{Value, json};
 use super::evict::{EvictionRun, evict};
 use super::live::{EvictionAnswer, LiveFacts};
 use super::marked::MarkedVolume;
-use super::record::{HowEnded, REACTED, RECORD, ReactionRecord};
+use super::record::{HowEnded, REACTED, RECORD, RETAIN, ReactionRecord};
 use super::view::{Deed, PodRef};
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::persistent_volume::object;
 use crate::operator::store::Store;
 use crate::operator::write::{Write, patch};
-
-/// The policy by which the deletion of a claim deletes nothing else.
-const RETAIN: &str = "Retain";
 
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +56,7 @@ impl Performer {
             Deed::Begin(record) => self.patch(volume, json!({RECORD: record.written()}), Some(RETAIN)).await?,
             Deed::Cancel(record, _) => self.end(volume, record, HowEnded::Cancelled).await?,
             Deed::Finish(record) => self.end(volume, record, HowEnded::Finished).await?,
-            Deed::Stop(record) => self.end(volume, record, HowEnded::Stopped).await?,
+            Deed::Stop(record, _) => self.end(volume, record, HowEnded::Stopped).await?,
             Deed::DeleteClaim(claim) => {
                 let api = Api::namespaced(self.client.clone(), &claim.namespace);
                 let version = live.and_then(|live| live.claim.as_ref()).map(|claim| claim.resource_version.clone());

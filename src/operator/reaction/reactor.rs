@@ -148,7 +148,7 @@ impl Reactor {
         let cluster = View::of(&self.stores, &self.own.volumes);
         let mut view = self.view(&cluster, memory, now);
         let steps = self.decided(&mut view, memory, now).await;
-        self.count(&view, &steps);
+        self.count(&view, memory.held(&steps));
         let writes = self.writes(&cluster, &view, &steps, memory);
         let (writes, waiting) = refusals.select(writes, ReactionWrite::key, WRITES, elapsed);
         let (mut written, mut failed) = (false, false);
@@ -213,13 +213,11 @@ impl Reactor {
         steps
     }
 
-    fn count(&self, view: &ReactionView, steps: &[ReactionStep]) {
+    fn count(&self, view: &ReactionView, held_back: BTreeMap<Why, i64>) {
         let ReactionMetrics { steps: _, held, in_flight, oldest, bad_nodes, mode } = &self.metrics.reaction;
         held.reset();
-        for step in steps {
-            if let Deed::Report(why) = step.deed {
-                held.with_label_values(&[why.word()]).inc();
-            }
+        for (why, count) in held_back {
+            held.with_label_values(&[why.word()]).set(count);
         }
         let records = || view.volumes.iter().filter_map(|volume| volume.record.as_ref());
         let began = records().filter_map(|record| Some(record.as_ref().ok()?.began.as_second()));
@@ -286,6 +284,8 @@ impl Reactor {
                 let told = match self.note(self.performer.perform(volume, live, deed).await) {
                     None => {
                         memory.refused(&volume.uid);
+                        self.metrics.reaction.held.with_label_values(&[Why::Refused.word()]).inc();
+                        self.teller.tell(cluster, volume, Why::Refused, memory).await;
                         return false;
                     }
                     Some(DeedOutcome::Changed) => return true,

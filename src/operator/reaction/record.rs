@@ -11,6 +11,9 @@ pub const RECORD: &str = "localpool.dev/reaction";
 /// The last one that ended.
 pub const REACTED: &str = "localpool.dev/reacted";
 
+/// The policy by which the deletion of a claim deletes nothing else.
+pub const RETAIN: &str = "Retain";
+
 /// An object of the namespace that the record names, or a Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamedUid {

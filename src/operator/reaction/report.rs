@@ -9,13 +9,12 @@ use kube::{Resource, ResourceExt as _};
 
 use super::gates::claim_of;
 use super::marked::MarkedVolume;
-use super::record::{ClaimUid, ReactionRecord};
+use super::record::{ClaimUid, RETAIN, ReactionRecord};
 use super::view::Deed;
 use super::why::Why;
 use crate::api::crd::PoolVolume;
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
-use crate::operator::persistent_volume::object::Backing;
 
 /// The condition that says how far the reaction to a volume is. It is true while one is under way.
 pub const REACTION: &str = "Reaction";
@@ -36,14 +35,14 @@ pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
     let name = volume.volume.name_any();
     let under_way = volume.record.as_ref().and_then(|record| record.as_ref().ok());
     let record = match deed {
-        Deed::Begin(record) | Deed::Cancel(record, _) | Deed::Finish(record) | Deed::Stop(record) => Some(record),
+        Deed::Begin(record) | Deed::Cancel(record, _) | Deed::Finish(record) | Deed::Stop(record, _) => Some(record),
         _ => under_way,
     };
     let pod = record.map(|record| record.pod.as_str()).unwrap_or_default();
-    let told = |word, event: &str, type_, is_under_way, note: String| Told {
+    let told = |word, type_, is_under_way, note: String| Told {
         word,
         is_under_way,
-        event: EventNote { type_, reason: format!("Reaction{event}"), note },
+        event: EventNote { type_, reason: format!("Reaction{word}"), note },
         about: about(volume, record, is_of_set(deed)),
     };
     let (normal, warning) = (EventType::Normal, EventType::Warning);
@@ -54,42 +53,45 @@ pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
                  that StatefulSet {} makes both elsewhere",
                 set.name
             );
-            told("Begun", "Begun", normal, true, note)
+            told("Begun", normal, true, note)
         }
         Deed::DeleteClaim(ClaimUid { name: claim, .. }) => {
             let note = format!("claim {claim} is deleted; PersistentVolume {name} stays, with its data");
-            told("ClaimDeleted", "ClaimDeleted", normal, true, note)
+            told("ClaimDeleted", normal, true, note)
         }
         Deed::Evict(_) => {
             let note = format!("pod {pod} is evicted, so that its StatefulSet makes it again, with a new claim");
-            told("PodEvicted", "PodEvicted", normal, true, note)
+            told("PodEvicted", normal, true, note)
         }
         Deed::Cancel(record, why) => {
             let ReactionRecord { claim, policy, .. } = record;
-            let note = format!(
-                "claim {} is kept: {} The policy of PersistentVolume {name} was {policy} and is Retain now: set it back by hand \
-                 if you want that",
-                claim.name,
-                why.sentence()
-            );
-            told("Cancelled", "Cancelled", normal, false, note)
+            let kept = format!("claim {} is kept: {}", claim.name, why.sentence());
+            let note = match policy.as_str() {
+                RETAIN => kept,
+                policy => format!(
+                    "{kept} The policy of PersistentVolume {name} was {policy} and is Retain now: set it back by hand if you \
+                     want that"
+                ),
+            };
+            told("Cancelled", normal, false, note)
         }
         Deed::Finish(_) => {
             let note = format!("pod {pod} is ready with a new volume. {}", remains(volume));
-            told("Finished", "Finished", normal, false, note)
+            told("Finished", normal, false, note)
         }
-        Deed::Stop(ReactionRecord { claim, .. }) => {
+        Deed::Stop(ReactionRecord { claim, .. }, why) => {
             let note = format!(
-                "stopped after claim {} was deleted: delete pod {pod}, and its StatefulSet makes both again where it wants \
-                 them. {}",
+                "stopped after claim {} was deleted: {} If the StatefulSet wants pod {pod}: delete the pod, and both are made \
+                 again. {}",
                 claim.name,
+                why.sentence(),
                 remains(volume)
             );
-            told("Stopped", "Stopped", warning, false, note)
+            told("Stopped", warning, false, note)
         }
         Deed::DeleteVolume => {
             let note = format!("PersistentVolume {name}, which nobody had, is deleted: what it names is lost");
-            told("VolumeDeleted", "VolumeDeleted", normal, false, note)
+            told("VolumeDeleted", normal, false, note)
         }
         Deed::Look | Deed::AskEviction(_) | Deed::Report(_) => return None,
     })
@@ -121,13 +123,9 @@ fn is_of_set(deed: &Deed) -> bool {
 /// What a person does with the volume that stays.
 fn remains(volume: &MarkedVolume) -> String {
     let name = volume.volume.name_any();
-    match &volume.backing {
-        Backing::Volume(id) => format!(
-            "PersistentVolume {name} keeps its data: delete it and order Erase for PoolVolume {id}, or use it again with \
-             `localpool volume pv {id}`"
-        ),
-        Backing::Path(_) => format!("PersistentVolume {name} keeps its data until a person deletes it"),
-    }
+    format!(
+        "PersistentVolume {name} keeps its data; docs/reaction.md, \"The data that stays\", says how to use or to erase it"
+    )
 }
 
 fn about(volume: &MarkedVolume, record: Option<&ReactionRecord>, with_set: bool) -> Vec<ObjectReference> {
@@ -209,8 +207,10 @@ mod tests {
         let finished = of_deed(&volume, &Deed::Finish(record.clone())).expect("a step");
         assert_eq!((objects(&finished).len(), finished.is_under_way), (3, false));
         assert!(finished.event.note.contains("`localpool volume pv"), "{}", finished.event.note);
-        let stopped = of_deed(&volume, &Deed::Stop(record)).expect("a step");
-        assert!(stopped.event.type_ == EventType::Warning && stopped.event.note.contains("delete pod db-1"));
+        let stopped = of_deed(&volume, &Deed::Stop(record, Why::SwitchedOff)).expect("a step");
+        assert!(
+            stopped.event.type_ == EventType::Warning && stopped.event.note.contains("wants pod db-1: delete the pod")
+        );
         assert_eq!(of_deed(&volume, &Deed::Look), None);
     }
 

@@ -5,7 +5,7 @@ use super::gates;
 use super::in_flight::InFlight;
 use super::live::{LiveFacts, PodFacts};
 use super::marked::MarkedVolume;
-use super::record::ReactionRecord;
+use super::record::{RETAIN, ReactionRecord};
 use super::settings::ReactionMode;
 use super::view::{Deed, PodRef, ReactionView};
 use super::why::Why;
@@ -25,16 +25,15 @@ pub fn next(
     if old.is_some_and(|claim| !claim.is_deleted) {
         return claim_lives(volume, record, live, view, others);
     }
-    // Somebody binds the volume again.
-    let is_its = gates::claim_of(volume).is_some_and(|claim| claim.uid == record.claim.uid);
-    let is_on = view.settings.mode == ReactionMode::On && live.namespace.is_chosen && is_its;
+    if let Err(why) = goes_on(volume, record, live, view) {
+        return Deed::Stop(record.clone(), why);
+    }
     let set = live.set.as_ref().filter(|set| set.ordinal(&record.pod).is_some());
-    let Some(set) = set.filter(|_| is_on) else { return Deed::Stop(record.clone()) };
+    let Some(set) = set else { return Deed::Stop(record.clone(), Why::SetEnds) };
     let of_set = |pod: &&PodFacts| pod.name == record.pod && pod.set.as_ref() == Some(&set.uid);
     let pod = live.pods.iter().find(of_set);
     match (old, &live.claim, pod) {
-        // Of a set with OrderedReady, the pod of a lower ordinal may have to be ready first.
-        (_, None, None) => Deed::Report(Why::WaitsForReady),
+        (_, None, None) => Deed::Report(Why::WaitsForSet),
         (Some(_), _, None) => Deed::Report(Why::WaitsForClaim),
         (Some(_), _, Some(pod)) if pod.node.is_none() => Deed::Report(Why::WaitsForClaim),
         (None, Some(claim), _) if !claim.is_bound => Deed::Report(Why::WaitsForBinding),
@@ -50,6 +49,19 @@ pub fn next(
             Err(why) => Deed::Report(why),
         },
     }
+}
+
+/// Whether anybody still wants it, now that the claim is deleted.
+fn goes_on(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, view: &ReactionView) -> Result<(), Why> {
+    if view.settings.mode != ReactionMode::On {
+        return Err(Why::SwitchedOff);
+    }
+    if !live.namespace.is_chosen {
+        return Err(Why::NamespaceNotChosen);
+    }
+    // Somebody binds the volume again.
+    let is_its = gates::claim_of(volume).is_some_and(|claim| claim.uid == record.claim.uid);
+    if is_its { Ok(()) } else { Err(Why::ClaimElsewhere) }
 }
 
 /// A pod that is ready still serves: while others of its set are away, it can wait.
@@ -91,7 +103,8 @@ fn claim_lives(
         Err(why) => cancel(why),
         Ok(target) if target.pod.name != record.pod || target.set.uid != record.set.uid => cancel(Why::ClaimElsewhere),
         Ok(_) if node_uid(record) != live.node.as_deref() => cancel(Why::NodeIsBack),
-        Ok(_) if !keeps_data(volume) => cancel(Why::PolicyChanged),
+        // The deletion of the claim would delete the volume.
+        Ok(_) if volume.policy() != RETAIN => cancel(Why::PolicyChanged),
         Ok(target) => match gates::eviction(live) {
             None => Deed::AskEviction(target.pod.reference(&record.claim.namespace)),
             Some(Err(why)) => cancel(why),
@@ -102,12 +115,6 @@ fn claim_lives(
 
 fn node_uid(record: &ReactionRecord) -> Option<&str> {
     record.node.as_ref().map(|node| node.uid.as_str())
-}
-
-/// Without this policy, the deletion of the claim would delete the volume.
-fn keeps_data(volume: &MarkedVolume) -> bool {
-    let spec = volume.volume.spec.as_ref();
-    spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()) == Some("Retain")
 }
 
 /// Another volume of the same pod has begun and its claim lives: if the pod came back now, that claim would tie it, and

@@ -59,9 +59,8 @@ pub enum Deed {
     Cancel(ReactionRecord, Why),
     /// The pod is whole elsewhere: the record becomes `reacted`.
     Finish(ReactionRecord),
-    /// It was switched off, or the set does not want the pod any more: the record becomes `reacted`, and says that it
-    /// stopped.
-    Stop(ReactionRecord),
+    /// Nobody wants it any more, and the claim is deleted already: the record becomes `reacted`, and says that it stopped.
+    Stop(ReactionRecord, Why),
     /// Delete the PersistentVolume, which nobody has.
     DeleteVolume,
     Report(Why),

@@ -2,7 +2,7 @@
 
 macro_rules! whys {
     ($($why:ident: $sentence:literal;)+) => {
-        /// In the order in which they are checked: the first that holds is reported.
+        /// In about the order in which they are checked: the first that holds is reported.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Why {
             $($why,)+
@@ -30,7 +30,7 @@ macro_rules! whys {
 
 whys! {
     ClassNotChosen: "The StorageClass does not have the label localpool.dev/reaction=StatefulSet.";
-    MarkNotCounted: "No mark of the volume says that it is lost: a person decides.";
+    MarkNotCounted: "No mark says any more that the volume is lost.";
     Recovering: "The volume may come back: the interval has not passed.";
     NodeNotFenced: "The node is not ready, and may still write to the volume. If the machine is off and stays off, give \
         the Node the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";
@@ -43,7 +43,8 @@ whys! {
     TooManyInAnHour: "As many volumes as perHour allows have begun within an hour.";
     Refused: "The API server refused a step of it, or could not be asked: the log of the controller says why. It is tried \
         again.";
-    Paused: "The annotation localpool.dev/reaction-pause is on the volume, its claim, its StatefulSet or its namespace.";
+    Paused: "The annotation localpool.dev/reaction-pause is on the volume, its claim, its StatefulSet or its namespace. Remove \
+        it to go on.";
     ImmediateBinding: "The StorageClass has volumeBindingMode Immediate: a new claim may be bound where the pod cannot \
         run.";
     RecordUnreadable: "The annotation localpool.dev/reaction cannot be read, or was written into another PersistentVolume, \
@@ -59,19 +60,25 @@ whys! {
     SetEnds: "The StatefulSet is being deleted, or does not want this pod any more.";
     OnlyReplica: "The StatefulSet has one replica: there may be no other copy of the data.";
     SetBusy: "The volume of another pod of the StatefulSet is under way, or was within an hour: its data may still be copied.";
-    SetNotHealthy: "Without this pod, not more than half of the StatefulSet's pods would be ready on volumes that are well.";
+    SetNotHealthy: "Without this pod, not more than half of the StatefulSet's pods would be ready on volumes that are well; of \
+        two, the other one.";
     EarlierPodNotReady: "A pod of the StatefulSet with a lower number is not ready, so the StatefulSet would not make this one \
         again.";
-    BudgetExhausted: "A PodDisruptionBudget does not allow the eviction of the pod now.";
-    DryRun: "Mode DryRun: in mode On, its claim and its pod would be deleted now.";
+    BudgetExhausted: "A PodDisruptionBudget does not allow the eviction of the pod now: `kubectl get pdb` says which. Make the \
+        other pods ready.";
+    DryRun: "Mode DryRun: in mode On, its claim would be deleted and its pod evicted now; a PersistentVolume that nobody has \
+        would be deleted.";
     SwitchedOff: "The reaction is not in mode On any more.";
     WaitsForPod: "The claim is deleted; its pod has not ended yet. If the node hangs: power it off, then give the Node the \
         taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";
-    WaitsForClaim: "The claim is being deleted.";
+    WaitsForClaim: "The claim, or another lost claim of the pod, has not gone yet: a pod that uses it, or a finalizer, keeps \
+        it.";
+    WaitsForSet: "The StatefulSet has not made the pod again: `kubectl describe statefulset` says why. With OrderedReady, the \
+        pods with lower numbers must be ready first.";
     WaitsForBinding: "The new claim is not bound: no node may have room for it.";
     WaitsForReady: "The new claim is bound; its pod is not ready yet.";
     MadeByHand: "Nobody says that it made this PersistentVolume, so nobody would make it again: a person deletes it.";
-    HasData: "The PersistentVolume is released and may have data: a person deletes it.";
+    HasData: "The PersistentVolume may have data: a person uses it again, or deletes it.";
 }
 
 impl Why {
@@ -80,7 +87,9 @@ impl Why {
     pub fn is_reported(self) -> bool {
         let is_silent =
             matches!(self, Self::ClassNotChosen | Self::MarkNotCounted | Self::Recovering | Self::NodeIsBack);
-        !is_silent && !matches!(self, Self::ClockJumped | Self::ManyNodesBad)
+        let is_of_cluster =
+            matches!(self, Self::ClockJumped | Self::ManyNodesBad | Self::TooManyAtOnce | Self::TooManyInAnHour);
+        !is_silent && !is_of_cluster
     }
 }
 
@@ -89,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_says_in_a_sentence_why_and_what_a_person_can_do() {
+    fn each_is_one_text_that_ends_with_a_full_stop() {
         for why in Why::ALL {
             let sentence = why.sentence();
             assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", why.word());

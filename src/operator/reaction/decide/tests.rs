@@ -180,9 +180,10 @@ fn held(why: Why) -> Option<ReactionView> {
         Why::DryRun => in_mode(ReactionMode::DryRun, view(vec![volume.clone()])),
         Why::MadeByHand => view(vec![path("Available")]).also_lost(),
         Why::HasData => view(vec![path("Released")]).also_lost(),
-        // Of what is under way: `waits`.
+        // Of what is under way: the tests below.
         Why::PolicyChanged
         | Why::SwitchedOff
+        | Why::WaitsForSet
         | Why::WaitsForPod
         | Why::WaitsForClaim
         | Why::WaitsForBinding
@@ -264,6 +265,18 @@ fn the_claim_goes_before_the_pod_and_the_data_is_kept_before_both() {
     });
     assert_eq!(deed(&stuck), Deed::Evict(reference(&PodFacts { uid: "new".to_owned(), ..pod("a", 1) })));
 
+    // The set is slow.
+    let none = changed(&volume, |live| {
+        live.claim = None;
+        live.pods.retain(|pod| !pod.uses_claim);
+    });
+    assert_eq!(deed(&none), Deed::Report(Why::WaitsForSet));
+    let held = changed(&volume, |live| {
+        deleted(live);
+        live.pods.retain(|pod| !pod.uses_claim);
+    });
+    assert_eq!(deed(&held), Deed::Report(Why::WaitsForClaim));
+
     // The set has made both again.
     let new_claim = |live: &mut LiveFacts, is_bound| {
         live.claim = Some(ClaimFacts { uid: "new".to_owned(), is_bound, ..ClaimFacts::default() });
@@ -316,12 +329,12 @@ fn switched_off_it_is_taken_back_or_stops() {
     let gone = |live: &mut LiveFacts| live.claim = None;
     for mode in [ReactionMode::Off, ReactionMode::DryRun] {
         assert!(matches!(deed(&in_mode(mode, view(vec![volume.clone()]))), Deed::Cancel(_, Why::SwitchedOff)));
-        assert!(matches!(deed(&in_mode(mode, changed(&volume, gone))), Deed::Stop(_)));
+        assert!(matches!(deed(&in_mode(mode, changed(&volume, gone))), Deed::Stop(..)));
     }
     let rebound = volume.clone().with(|volume| volume.spec.as_mut().expect("set").claim_ref = None);
-    assert!(matches!(deed(&changed(&rebound, gone)), Deed::Stop(_)), "somebody binds the volume again");
+    assert!(matches!(deed(&changed(&rebound, gone)), Deed::Stop(..)), "somebody binds the volume again");
     let unlabelled = changed(&volume, |live| (live.claim, live.namespace.is_chosen) = (None, false));
-    assert!(matches!(deed(&unlabelled), Deed::Stop(_)));
+    assert!(matches!(deed(&unlabelled), Deed::Stop(..)));
     for end in
         [|live: &mut LiveFacts| live.set = None, |live: &mut LiveFacts| live.set.as_mut().expect("set").replicas = 1]
     {
@@ -329,7 +342,7 @@ fn switched_off_it_is_taken_back_or_stops() {
             live.claim = None;
             end(live);
         });
-        assert!(matches!(deed(&ends), Deed::Stop(_)), "nobody makes the pod again");
+        assert!(matches!(deed(&ends), Deed::Stop(..)), "nobody makes the pod again");
     }
 }
 
@@ -507,7 +520,8 @@ fn what_was_taken_back_begins_again_after_another_interval() {
         deed(&view(vec![volume]))
     };
     assert_eq!(cancelled(4), Deed::Report(Why::Recovering));
-    assert!(matches!(cancelled(6), Deed::Begin(_)));
+    let Deed::Begin(record) = cancelled(6) else { panic!("{:?}", cancelled(6)) };
+    assert_eq!(record.policy, "Delete", "the policy that it had first");
 }
 
 #[test]
@@ -523,6 +537,12 @@ fn a_ready_pod_is_not_evicted_while_others_of_its_set_are_away() {
     };
     assert!(matches!(with(true, true), Deed::Evict(_)));
     assert_eq!(with(true, false), Deed::Report(Why::SetNotHealthy), "it still serves");
+    let mut many = changed(&volume, |live| {
+        live.claim.as_mut().expect("set").is_deleted = true;
+        live.pods[0].is_ready = true;
+    });
+    many.calm = WAIT;
+    assert_eq!(deed(&many), Deed::Report(Why::ManyNodesBad));
     assert!(matches!(with(false, false), Deed::Evict(_)), "it does not");
 }
 
