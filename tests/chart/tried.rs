@@ -295,7 +295,7 @@ fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_cha
 
 /// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
-fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
+fn a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
     let Some(lab) = Lab::installed(&[]) else { return };
     lab.server.admin(&["create", "-f", "-"], &volume("gone", "Keep"));
     let id = of("gone");
@@ -304,6 +304,24 @@ fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_th
     assert!(!taken && output.contains("forbidden"), "{output}");
     let Answer { taken, output } = lab.localpool("localpool-controller", &abandon);
     assert!(taken && output.contains("gave up"), "{output}");
+    let disk = serde_json::json!({
+        "id": "gpt-1", "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 0,
+        "state": "Ready",
+    });
+    let status = serde_json::json!({"status": {"disks": [disk]}}).to_string();
+    lab.server.admin(&["create", "-f", "-"], &pool("one"));
+    lab.server.admin(&["patch", "devicepool", "one", "--subresource=status", "--type=merge", "-p", &status], "");
+    let drain = ["disk", "drain", "gpt-1"];
+    let Answer { taken, output } = lab.localpool("localpool-node", &drain);
+    assert!(!taken && output.contains("forbidden"), "{output}");
+    let Answer { taken, output } = lab.localpool("localpool-controller", &drain);
+    assert!(taken && output.contains("ordered Drain"), "{output}");
+    // The line that it prints is one that the API server takes.
+    let next = output.lines().find_map(|line| line.split_once("kubectl ")).expect("what is next").1;
+    let words: Vec<&str> = next.split(' ').map(|word| word.trim_matches('\'')).collect();
+    lab.server.admin(&words, "");
+    let order = ["get", "devicepool", "one", "-o", "jsonpath={.spec.disks.gpt-1.order}"];
+    assert_eq!(lab.server.admin(&order, ""), "Release");
     for account in ["localpool-node", "localpool-controller"] {
         let Answer { taken, output } = lab.localpool(account, &["crds", "--apply"]);
         assert!(!taken && output.contains("forbidden"), "{account}: {output}");

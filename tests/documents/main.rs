@@ -128,7 +128,7 @@ const ELSEWHERE: &[(&str, Else)] = &[
         "localpool volume abandon",
         Test(
             "tests/chart/tried.rs",
-            "a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone",
+            "a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone",
             "\"volume\", \"abandon\"",
         ),
     ),

@@ -11,6 +11,7 @@ use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskSta
 use crate::api::quantity;
 use crate::device::DiskId;
 use crate::operator::bytes::unsigned;
+use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::phase;
 use crate::operator::volume::ClaimName;
 
@@ -111,6 +112,10 @@ pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
     };
     let model = status.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
     let mut lines = vec![format!("disk {disk} ({}{model}) of node {node}, set {}", status.path, status.set), order];
+    lines.extend(silence(pool).map(|ready| {
+        let since = ready.last_transition_time.0;
+        format!("its agent does not answer, since {since}: {}; what follows is what it wrote last", ready.message)
+    }));
     let unnamed = usize::try_from(status.volumes).unwrap_or(0).saturating_sub(volumes.len());
     let unnamed_words = (unnamed > 0).then(|| {
         format!(

@@ -114,6 +114,12 @@ fn an_order_that_empties_the_disk_is_not_replaced_and_one_that_gives_it_up_refus
     assert!(ordered(json!("GiveUp")).expect_err("refused").contains("remove that order first"));
     let again = &said(&pools(json!("Drain"))[0], &[], Run::Real)[1];
     assert_eq!(again, "Drain is ordered for it already, so it takes no new volumes; Waiting: m");
+    let mut silent = pools(json!("Drain"));
+    let ready = json!([{"type": "Ready", "status": "Unknown", "reason": "AgentSilent", "message": "no pod",
+        "lastTransitionTime": "2026-11-26T04:00:00Z"}]);
+    silent[0].status.as_mut().expect("set").conditions = serde_json::from_value(ready).expect("conditions");
+    let old = &said(&silent[0], &[], Run::Real)[2];
+    assert!(old.starts_with("its agent does not answer, since 2026-11-26T04:00:00Z: no pod"), "{old}");
     let new = &said(&pools(json!("Release"))[0], &[], Run::Real)[1];
     assert!(new.ends_with("the agent has not seen this yet"), "{new}");
 }
