@@ -181,9 +181,10 @@ impl Checkup {
 }
 
 /// How long a report counts. The log of an NVMe disk costs one command to its controller, and Linux does not enable the
-/// events that would announce a warning; the commands to other disks may wake one that sleeps.
+/// events that would announce a warning. No event announces that a device without timeouts stops answering. The commands
+/// to other disks may wake one that sleeps.
 fn keep(raw: &RawDisk) -> Duration {
-    if raw.name.starts_with("nvme") { EVERY } else { REMEMBERED_FOR }
+    if raw.name.starts_with("nvme") || !raw.has_timeouts() { EVERY } else { REMEMBERED_FOR }
 }
 
 #[cfg(test)]

@@ -264,6 +264,11 @@ impl RawDisk {
     pub fn whole_sectors(&self) -> u64 {
         self.size - self.size % u64::from(self.logical_sector.max(1))
     }
+
+    /// Whether its driver ends each request in its time. NVMe's and SCSI's do; virtio and device mapper wait for ever.
+    pub fn has_timeouts(&self) -> bool {
+        ["nvme", "sd"].iter().any(|driver| self.name.starts_with(driver))
+    }
 }
 
 /// Whether the device with a kernel name is still the same one, and of the same size.

@@ -3,8 +3,8 @@
 //!
 //! Takes in a scanned disk, gives out a [`DiskReport`]. The decoding is pure, from bytes to values, by the
 //! specifications; asking opens the node read-only. A device that does not say, or cannot be asked (a partition, a loop
-//! device, virtio, a disk behind a USB bridge or a RAID controller), is [`Health::Unknown`], never Passed. A value that
-//! no disk can have is not reported.
+//! device, virtio, a disk behind a USB bridge or a RAID controller), is [`Health::Unknown`], never Passed. If nothing
+//! else finds that it does not answer, it is read. A value that no disk can have is not reported.
 
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::disk::{Mode, open_verified};
+use super::block::BlockDevice as _;
+use super::disk::{Mode, RealDisk, open_verified};
 use super::error::{HostError, chain};
 use super::health::{DiskReport, DiskWarning, Health};
 use super::ioctl::{self, ScsiReply};
+use super::port::Access;
 use super::raw::{DeviceKind, RawDisk};
 
 /// How long a disk may take to answer.
@@ -54,10 +56,22 @@ enum NotAsked {
 pub fn ask(disk: &RawDisk) -> DiskReport {
     let language = match language(disk) {
         Ok(language) => language,
-        Err(why) => return unknown(&why.to_string()),
+        Err(why) => {
+            if !disk.has_timeouts() {
+                read(disk);
+            }
+            return unknown(&why.to_string());
+        }
     };
     let answer = open_verified(disk, Mode::Read, libc::O_NONBLOCK).and_then(|file| speak(&file, disk, language));
     answer.unwrap_or_else(|error| unknown(&chain(&error)))
+}
+
+/// Whether it answers is all that a device can say that reports nothing. What it answers does not matter.
+fn read(disk: &RawDisk) {
+    if let Ok(disk) = RealDisk::open(disk, Access::Look) {
+        let _ = disk.read_at(0, &mut [0]);
+    }
 }
 
 fn unknown(why: &str) -> DiskReport {

@@ -32,7 +32,9 @@ bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dyn
 host-rules|paths: ['/dev/disk/by-id/*host-rules-?']|layout: RawDevice
 stuck-labelled|paths: ['/dev/disk/by-id/*stuck-labelled']|partitioningSpec: {mode: Dynamic}
 stuck-bare|paths: ['/dev/disk/by-id/*stuck-bare', '/dev/disk/by-id/*stuck-free']|layout: RawDevice
+failing-nvme|paths: ['/dev/disk/by-id/*failing-nvme*']|partitioningSpec: {mode: Dynamic}
 failing-scsi|paths: ['/dev/disk/by-id/*failing-scsi']|partitioningSpec: {mode: Dynamic}
+failing-pulled|paths: ['/dev/disk/by-id/*failing-pulled']|partitioningSpec: {mode: Dynamic}
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 
@@ -57,7 +59,8 @@ impl Bench {
             MIN_AGE.as_secs()
         ));
         self.eventually("the driver answers", |bench| {
-            let said = bench.guest.try_run("test -S /run/localpool/csi.sock", SOON);
+            // The socket of a driver that was stopped is still there.
+            let said = bench.guest.try_run("socat -u /dev/null UNIX-CONNECT:/run/localpool/csi.sock", SOON);
             said.map(drop).map_err(|error| error.to_string())
         });
     }

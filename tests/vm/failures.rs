@@ -3,11 +3,12 @@
 
 mod groups;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use localpool_testing::found;
 
-use self::groups::{Failure, Group, LVM, MAPPED, Repair, Seen, disks, groups};
+use self::groups::{Act, Failure, Group, LVM, MAPPED, Repair, Seen, disks, groups};
 use crate::bench::Bench;
 use crate::csi::{Use, staging, target};
 use crate::driver::SOON;
@@ -24,20 +25,22 @@ const BY_TIME: Duration = Duration::from_secs(60);
 
 /// What the scripts share: a user that writes and does not give up, and another mapping of a logical volume.
 const SHARED: &str = r#"
-    write() {
-        systemd-run --quiet --collect --unit="writer-$CLASS" bash -c \
-            "while :; do
-                 dd if=/dev/urandom of=$TARGET/other bs=64k count=16 conv=fsync,notrunc
-                 touch $TARGET/other && sync --file-system $TARGET || sleep 1
-             done"
+    WRITER=writer${TARGET//\//-}
+    again() {
+        systemd-run --quiet --collect --unit="$WRITER" bash -c "while :; do $1 || sleep 1; done"
         sleep 1
     }
-    stop() { systemctl stop "writer-$CLASS" 2>/dev/null || true; }
+    write() {
+        again "dd if=/dev/urandom of=$TARGET/other bs=64k count=16 conv=fsync,notrunc
+               touch $TARGET/other && sync --file-system $TARGET"
+    }
+    overwrite() { again "dd if=/dev/urandom of=$TARGET bs=64k count=16 seek=128 oflag=direct conv=notrunc"; }
+    stop() { systemctl stop "$WRITER" 2>/dev/null || true; }
     remap() {
         read -r _ size _ below </run/$CLASS.table
         dmsetup suspend --nolockfs $CLASS
         dmsetup load $CLASS --table "0 $size ${1//BELOW/$below}"
-        dmsetup resume $CLASS
+        dmsetup resume --noudevsync $CLASS
     }
 "#;
 
@@ -59,8 +62,8 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         let mut volumes = Vec::new();
         report.check(group.name, || fail(bench, &group, &mut volumes));
         // Also if it ended early.
-        for (Volume { id, .. }, Failure { class, ends, .. }) in volumes.iter().zip(&group.failures) {
-            let _ = bench.guest.try_run(&in_guest(id, class, ends), LIMIT);
+        for (volume, Failure { class, ends, .. }) in volumes.iter().zip(&group.failures) {
+            let _ = catch_unwind(AssertUnwindSafe(|| act(bench, volume, class, ends)));
         }
         bench.csi(async |csi| {
             for Volume { id, .. } in &volumes {
@@ -91,20 +94,20 @@ fn fail(bench: &mut Bench, group: &Group, volumes: &mut Vec<Volume>) {
     let each = |reasons: fn(&Failure) -> &'static [&'static str]| failures.iter().map(reasons).collect::<Vec<_>>();
     scene.await_reasons(bench, &each(|_| &[]));
     for (volume, failure) in failing.iter().zip(failures) {
-        bench.guest.run(&in_guest(&volume.id, failure.class, failure.begins));
+        act(bench, volume, failure.class, &failure.begins);
     }
     let begun = Instant::now();
     scene.await_reasons(bench, &each(|failure| failure.reasons));
     let failed = Instant::now();
     for (volume, failure) in failing.iter().zip(failures) {
-        bench.guest.run(&in_guest(&volume.id, failure.class, failure.ends));
+        act(bench, volume, failure.class, &failure.ends);
     }
     if *repair == Repair::MountedAgain {
         failing.iter().for_each(|volume| bench.put_away(volume));
         failing.iter().for_each(|volume| bench.use_again(volume));
     }
     let ended = Instant::now();
-    scene.await_reasons(bench, &each(|_| &[]));
+    scene.await_reasons(bench, &each(|failure| failure.held));
     let [failed_after, gone_after] = [failed - begun, ended.elapsed()].map(|time| time.as_secs_f64());
     println!(
         "    all on every face {failed_after:.1} s after the last failure, and gone {gone_after:.1} s after the last repair"
@@ -122,6 +125,11 @@ fn least(usage: Use) -> u64 {
         Use::Btrfs => 112,
         Use::Ext4 | Use::Block => 64,
     }
+}
+
+fn act(bench: &mut Bench, volume: &Volume, class: &str, act: &Act) {
+    bench.guest.run(&in_guest(&volume.id, class, act.script));
+    (act.deed)(bench);
 }
 
 fn in_guest(id: &str, class: &str, script: &str) -> String {

@@ -110,6 +110,22 @@ impl Guest {
         self.qmp.execute("blockdev-add", &drive(&self.images)).unwrap();
     }
 
+    /// Changes what is between a disk that is plugged in and its image.
+    pub fn reopen(&mut self, disk: &Disk, between: impl FnOnce(Value) -> Value) {
+        let mut drive = disk.blockdev(&self.images).unwrap();
+        let mut file = between(drive["file"].take());
+        // QEMU refuses to delete the one that is in use, and to add it again.
+        let names = ["one", "other"].map(|which| format!("{}-{which}", disk.name));
+        let added = names.iter().any(|name| {
+            let _ = self.qmp.execute("blockdev-del", &json!({"node-name": name}));
+            file["node-name"] = json!(name);
+            self.qmp.execute("blockdev-add", &file).is_ok()
+        });
+        assert!(added, "QEMU refuses {file}");
+        drive["file"] = file["node-name"].take();
+        self.qmp.execute("blockdev-reopen", &json!({"options": [drive]})).unwrap();
+    }
+
     /// Plugs a disk in again until the guest's kernel sees it: an emulated USB hub may miss a disk that is plugged in
     /// right after another was pulled out.
     pub fn plug(&mut self, disk: &Disk) {

@@ -137,11 +137,12 @@ fn a_disk_that_is_gone_keeps_what_was_wrong_with_it_and_its_counters_begin_again
 }
 
 #[test]
-fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warning() {
+fn nvme_disks_and_devices_without_timeouts_are_asked_at_each_checkup_as_no_event_announces_what_happens_to_them() {
     let mut raw = node().checkup.pool.usable_disks().remove(0).1;
-    assert_eq!(keep(&raw), REMEMBERED_FOR);
-    raw.name = "nvme0n1".into();
-    assert_eq!(keep(&raw), EVERY);
+    for (name, kept) in [("sda", REMEMBERED_FOR), ("nvme0n1", EVERY), ("vda", EVERY), ("dm-0", EVERY)] {
+        raw.name = name.into();
+        assert_eq!(keep(&raw), kept, "{name}");
+    }
 }
 
 /// A volume with ext4, mounted at `/target` for kubelet.

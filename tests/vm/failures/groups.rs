@@ -1,10 +1,17 @@
 //! What fails: disks, logical volumes, filesystems and mounts, how, and the reasons that each failure has.
 
+use serde_json::json;
+
+use crate::bench::Bench;
 use crate::csi::Use;
 use crate::disks::{Bus, Disk};
+use crate::guest::LIMIT;
+use crate::hotplug::await_ours;
 
-/// Its set has the same name.
+/// Each of these disks has a set of its name.
+const NVME: &str = "failing-nvme";
 const SCSI: &str = "failing-scsi";
+const PULLED: &str = "failing-pulled";
 /// A physical volume of LVM. Its logical volumes are devices of the pool, each with a class of its name; a check can
 /// change what they are mapped to.
 pub const LVM: &str = "failing-lvm";
@@ -21,11 +28,18 @@ pub struct Group {
 pub struct Failure {
     pub class: &'static str,
     pub usage: Use,
-    /// Scripts in the guest, with the paths STAGING and TARGET and the word CLASS.
-    pub begins: &'static str,
-    pub ends: &'static str,
+    pub begins: Act,
+    pub ends: Act,
     /// All that is said then, the worst first.
     pub reasons: &'static [&'static str],
+    /// What is still said after the repair: a counter that has risen is held for ten minutes.
+    pub held: &'static [&'static str],
+}
+
+/// A script in the guest, with the paths STAGING and TARGET and the word CLASS; then something that only QEMU can do.
+pub struct Act {
+    pub script: &'static str,
+    pub deed: fn(&mut Bench),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,12 +56,20 @@ pub enum Repair {
     MountedAgain,
 }
 
-pub fn groups() -> [Group; 4] {
-    [mounts(), shut_down(), error(), flakey()]
+pub fn groups() -> [Group; 6] {
+    [mounts(), shut_down(), error(), flakey(), delay(), of_disks()]
 }
 
-pub fn disks() -> [Disk; 2] {
-    [Disk::new(SCSI, Bus::Scsi).mib(1500), Disk::new(LVM, Bus::Scsi).mib(1200)]
+pub fn disks() -> [Disk; 4] {
+    [Disk::new(NVME, Bus::Nvme).mib(1000), scsi(), pulled(), Disk::new(LVM, Bus::Scsi).mib(1200)]
+}
+
+fn scsi() -> Disk {
+    Disk::new(SCSI, Bus::Scsi).mib(1500)
+}
+
+fn pulled() -> Disk {
+    Disk::new(PULLED, Bus::Scsi).mib(1000)
 }
 
 fn mounts() -> Group {
@@ -103,9 +125,89 @@ fn flakey() -> Group {
     }
 }
 
+fn delay() -> Group {
+    let (class, usage) = MAPPED[0];
+    let (begins, ends) = ("write; remap 'delay BELOW 600000'", "remap 'linear BELOW'; stop");
+    Group {
+        name: "a mapping that answers no request is in the health of its volume",
+        failures: vec![failure(class, usage, begins, ends, &["DiskNotAnswering"])],
+        seen: Seen::AtNextCheckup,
+        repair: Repair::AtOnce,
+    }
+}
+
 fn mapped(begins: &'static str, reasons: [&'static [&'static str]; 3]) -> Vec<Failure> {
     let of = |((class, usage), reasons)| failure(class, usage, begins, "remap 'linear BELOW'; stop", reasons);
     MAPPED.into_iter().zip(reasons).map(of).collect()
+}
+
+fn of_disks() -> Group {
+    let of = |class, usage, [script, after]: [&'static str; 2], [begins, ends]: [fn(&mut Bench); 2], reasons, held| {
+        let scripts = failure(class, usage, script, after, reasons);
+        let (begins, ends) = (Act { deed: begins, ..scripts.begins }, Act { deed: ends, ..scripts.ends });
+        Failure { begins, ends, held, ..scripts }
+    };
+    let refused: &[_] = &["FilesystemReadOnly", "DiskIoErrors", "FilesystemErrors"];
+    Group {
+        name: "a disk that warns, refuses writes or is pulled out under load is in the health of its volume",
+        failures: vec![
+            of(NVME, Use::Ext4, [ANNOUNCE, ""], [warn, warn_no_more], &["DiskReadOnly", "DiskSpareLow"], &[]),
+            of(SCSI, Use::Ext4, ["write", "stop"], [|_| {}; 2], refused, &["DiskIoErrors"]),
+            of(
+                SCSI,
+                Use::Block,
+                ["overwrite", "stop"],
+                [refuse_writes, accept_writes],
+                &["DiskIoErrors"],
+                &["DiskIoErrors"],
+            ),
+            of(PULLED, Use::Ext4, ["write", "stop"], [pull, plug], &["DiskMissing"], &[]),
+        ],
+        seen: Seen::AtNextCheckup,
+        repair: Repair::MountedAgain,
+    }
+}
+
+/// Enables the events of an NVMe controller for critical warnings, which Linux leaves off: Set Features (09h),
+/// Asynchronous Event Configuration (0Bh).
+const ANNOUNCE: &str = r#"
+    D=$(disk $CLASS); C=/dev/$(basename $(readlink -f /sys/block/${D#/dev/}/device))
+    perl -e 'open my $f, "<", $ARGV[0] or die $!;
+        my $command = pack "C x39 L2 x24", 0x09, 0x0b, 0x1ff;
+        my $answer = ioctl $f, 0xc0484e41, $command;
+        defined $answer && $answer == 0 or die "$answer: $!"' $C
+"#;
+
+/// Bits of the critical warning in NVMe's SMART log: the spare space is low, the media are read-only.
+fn warn(bench: &mut Bench) {
+    bench.guest.set(NVME, "smart_critical_warning", 0b1001);
+}
+
+fn warn_no_more(bench: &mut Bench) {
+    bench.guest.set(NVME, "smart_critical_warning", 0);
+}
+
+fn refuse_writes(bench: &mut Bench) {
+    let rule = |kind| json!({"event": "none", "iotype": kind, "errno": 5});
+    bench.guest.reopen(
+        &scsi(),
+        |file| json!({"driver": "blkdebug", "image": file, "inject-error": [rule("write"), rule("write-zeroes")]}),
+    );
+}
+
+fn accept_writes(bench: &mut Bench) {
+    bench.guest.reopen(&scsi(), |file| file);
+}
+
+fn pull(bench: &mut Bench) {
+    bench.guest.unplug(&pulled());
+}
+
+fn plug(bench: &mut Bench) {
+    if bench.guest.try_run(&format!("disk {PULLED}"), LIMIT).is_err() {
+        bench.guest.plug(&pulled());
+    }
+    await_ours(bench, PULLED);
 }
 
 fn failure(
@@ -115,5 +217,6 @@ fn failure(
     ends: &'static str,
     reasons: &'static [&'static str],
 ) -> Failure {
-    Failure { class, usage, begins, ends, reasons }
+    let act = |script| Act { script, deed: |_| {} };
+    Failure { class, usage, begins: act(begins), ends: act(ends), reasons, held: &[] }
 }
