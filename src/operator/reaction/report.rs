@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(objects(&deleted)[2], "StatefulSet db");
         let finished = of_deed(&volume, &Deed::Finish(record.clone())).expect("a step");
         assert_eq!((objects(&finished).len(), finished.is_under_way), (3, false));
-        assert!(finished.event.note.contains("`localpool volume pv"), "{}", finished.event.note);
+        assert!(finished.event.note.contains("keeps its data"), "{}", finished.event.note);
         let stopped = of_deed(&volume, &Deed::Stop(record, Why::SwitchedOff)).expect("a step");
         assert!(
             stopped.event.type_ == EventType::Warning && stopped.event.note.contains("wants pod db-1: delete the pod")
