@@ -276,6 +276,25 @@ async fn a_claim_made_anew_under_its_name_is_not_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_made_anew_under_its_name_by_somebody_else_is_not_evicted() {
+    let cluster = cluster!(alone);
+    let scene = Scene::new(&cluster).await;
+    let writes = Writes::new(2, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to evict the pod.
+    writes.is_held().await;
+    scene.pods().delete(POD, &DeleteParams::default().grace_period(0)).await.expect("there");
+    scene.pod(POD, Value::Null, Some(&scene.nodes[1])).await;
+    writes.go_on();
+    reports(&scene, "WaitsForClaim").await;
+    a_while().await;
+    let pod = scene.pods().get(POD).await.expect("there");
+    assert!(pod.metadata.deletion_timestamp.is_none());
+    assert_eq!(reactor.writes.done(), [BEGIN, DELETE_CLAIM]);
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_volume_changed_meanwhile_is_looked_at_again() {
     let cluster = cluster!(alone);
     let scene = Scene::new(&cluster).await;
@@ -338,16 +357,26 @@ async fn an_exhausted_disruption_budget_keeps_the_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_leaders_at_once_delete_one_claim_once() {
     let cluster = cluster!(alone);
-    let scene = Arc::new(Scene::new(&cluster).await);
-    let (first, _) = scene.claim().await.expect("there");
-    let _others = scene.others();
-    let both = [react(&scene, ReactionMode::On), react(&scene, ReactionMode::On)];
-    until("it is whole", async || is_whole(&scene, &first).await).await;
-    a_while().await;
-    let all: Vec<String> = both.iter().flat_map(|reactor| reactor.writes.done()).collect();
-    let count = |what: &str| all.iter().filter(|write| *write == what).count();
-    assert_eq!((count(BEGIN), count(DELETE_CLAIM), count(EVICT)), (2, 1, 2), "{all:?}");
-    clean(&scene).await;
+    // Both are about to begin; one has begun, and both are about to delete the claim.
+    for begun in [0, 1] {
+        let scene = Arc::new(Scene::new(&cluster).await);
+        let (first, _) = scene.claim().await.expect("there");
+        let _others = scene.others();
+        let all = [Writes::new(begun, Stop::BeforeTheNext), Writes::new(0, Stop::BeforeTheNext)];
+        let mut both = Vec::new();
+        for writes in &all {
+            both.push(react_with(&scene, ReactionMode::On, Arc::clone(writes)));
+            writes.is_held().await;
+        }
+        all.iter().for_each(|writes| writes.go_on());
+        until("it is whole", async || is_whole(&scene, &first).await).await;
+        a_while().await;
+        let all: Vec<String> = all.iter().flat_map(|writes| writes.done()).collect();
+        let count = |what: &str| all.iter().filter(|write| *write == what).count();
+        assert_eq!((count(BEGIN), count(DELETE_CLAIM), count(EVICT)), (2, 1, 2), "{all:?}");
+        drop(both);
+        clean(&scene).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
