@@ -205,11 +205,16 @@ fn top(largest: f64, unit: &str) -> f64 {
     scale * round.into_iter().find(|round| scale * round >= largest).unwrap_or(base)
 }
 
+/// The largest unit that is not above the value, and how much it is.
+fn unit_of(value: f64, base: f64, units: [&'static str; 5]) -> (f64, &'static str) {
+    let scales = units.into_iter().zip(0..).map(|(unit, power)| (base.powi(power), unit));
+    scales.take_while(|(scale, _)| *scale <= value).last().unwrap_or((1.0, units[0]))
+}
+
 fn number(value: f64, unit: &str) -> String {
-    let powers =
-        [(" TiB", 4), (" GiB", 3), (" MiB", 2), (" KiB", 1)].map(|(suffix, power)| (1024_f64.powi(power), suffix));
     let (scale, suffix) = match unit {
-        "bytes" => powers.into_iter().find(|(scale, _)| value >= *scale).unwrap_or((1.0, " B")),
+        "bytes" => unit_of(value, 1024.0, [" B", " KiB", " MiB", " GiB", " TiB"]),
+        "Bps" => unit_of(value, 1000.0, [" B/s", " kB/s", " MB/s", " GB/s", " TB/s"]),
         "percentunit" => (0.01, " %"),
         "s" if value < 1.0 => (0.001, " ms"),
         "s" => (1.0, " s"),
