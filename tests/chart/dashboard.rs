@@ -126,6 +126,15 @@ fn panels_do_not_overlap_and_a_description_that_names_an_alert_names_one_that_ex
 }
 
 #[test]
+fn the_picture_in_the_documents_has_every_panel() {
+    let picture = std::fs::read_to_string(repository().join("docs/images/dashboard.svg")).unwrap();
+    let dashboard = dashboard();
+    let titles = dashboard["panels"].as_array().unwrap().iter().map(|panel| panel["title"].as_str().unwrap());
+    let missing: Vec<&str> = titles.filter(|title| !picture.contains(&format!(">{title}</text>"))).collect();
+    assert!(missing.is_empty(), "CONTRIBUTING says how it is drawn again, as it lacks {missing:?}");
+}
+
+#[test]
 fn the_dashboard_is_made_only_when_it_is_wanted_and_as_it_is_written() {
     let Some(helms) = helm::both() else { return };
     for helm in helms {

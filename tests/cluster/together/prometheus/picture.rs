@@ -9,6 +9,8 @@ use super::panel::{Panel, Series, Window};
 const COLUMN: f64 = 50.0;
 const ROW: f64 = 26.0;
 const GAP: f64 = 4.0;
+/// The width of a letter in a legend, more or less.
+const LETTER: f64 = 5.6;
 const COLORS: [&str; 8] = ["#3274d9", "#e0752d", "#299c46", "#c4162a", "#8f3bb8", "#b8860b", "#0a9396", "#705da0"];
 
 /// A panel, and what each of its targets found.
@@ -49,7 +51,7 @@ impl Canvas {
             return self.words((area.x, area.y + 16.0), "start", 14.0, "#222", &panel.title);
         }
         self.rectangle(area, "#fff");
-        let size = if panel.kind == "stat" { 9.0 } else { 11.0 };
+        let size = if panel.kind == "stat" { 8.5 } else { 11.0 };
         self.words((area.x + 6.0, area.y + 15.0), "start", size, "#222", &panel.title);
         let inside = Area { x: area.x + 6.0, y: area.y + 22.0, width: area.width - 12.0, height: area.height - 26.0 };
         match panel.kind.as_str() {
@@ -132,7 +134,7 @@ impl Canvas {
     fn graph(&mut self, at: Area, panel: &Panel, found: &[&Series], window: Window) {
         let values = found.iter().flat_map(|series| &series.points).map(|(_, value)| *value);
         let top = top(values.filter(|value| value.is_finite()).fold(0.0, f64::max), &panel.unit);
-        let plot = Area { x: at.x + 50.0, y: at.y + 8.0, width: at.width - 54.0, height: at.height - 52.0 };
+        let plot = Area { x: at.x + 50.0, y: at.y + 8.0, width: at.width - 54.0, height: at.height - 62.0 };
         let x = |time: f64| plot.x + (time - window.from) / (window.to - window.from) * plot.width;
         let y = |value: f64| plot.y + (1.0 - value / top) * plot.height;
         for part in [0.0, 0.5, 1.0] {
@@ -148,7 +150,7 @@ impl Canvas {
             };
             self.words((x(time), plot.y + plot.height + 13.0), anchor, 9.0, "#777", &clock(time));
         }
-        let mut legend = (at.x, at.y + at.height - 16.0);
+        let mut legend = (at.x, at.y + at.height - 26.0);
         for (series, color) in found.iter().zip(COLORS.iter().cycle()) {
             let finite: Vec<(f64, f64)> =
                 series.points.iter().copied().filter(|(_, value)| value.is_finite()).collect();
@@ -162,14 +164,20 @@ impl Canvas {
 
     /// One name at this place, or at the begin of the next line. Returns the place of the next one.
     fn legend(&mut self, at: Area, (mut x, mut y): (f64, f64), name: &str, color: &str) -> (f64, f64) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+        let fits = ((at.width - 18.0) / LETTER) as usize;
+        let mut name = name.to_owned();
+        if name.chars().count() > fits {
+            name = name.chars().take(fits - 1).chain(['…']).collect();
+        }
         #[expect(clippy::cast_precision_loss, reason = "a short name")]
-        let width = name.chars().count() as f64 * 5.5 + 20.0;
+        let width = name.chars().count() as f64 * LETTER + 18.0;
         if x > at.x && x + width > at.x + at.width {
             (x, y) = (at.x, y + 12.0);
         }
         if y < at.y + at.height {
             self.rectangle(Area { x, y: y - 3.0, width: 10.0, height: 2.0 }, color);
-            self.words((x + 13.0, y), "start", 9.0, "#444", name);
+            self.words((x + 13.0, y), "start", 9.0, "#444", &name);
         }
         (x + width, y)
     }
@@ -205,11 +213,16 @@ fn top(largest: f64, unit: &str) -> f64 {
     scale * round.into_iter().find(|round| scale * round >= largest).unwrap_or(base)
 }
 
+/// The largest unit that is not above the value, and how much it is.
+fn unit_of(value: f64, base: f64, units: [&'static str; 5]) -> (f64, &'static str) {
+    let scales = units.into_iter().zip(0..).map(|(unit, power)| (base.powi(power), unit));
+    scales.take_while(|(scale, _)| *scale <= value).last().unwrap_or((1.0, units[0]))
+}
+
 fn number(value: f64, unit: &str) -> String {
-    let powers =
-        [(" TiB", 4), (" GiB", 3), (" MiB", 2), (" KiB", 1)].map(|(suffix, power)| (1024_f64.powi(power), suffix));
     let (scale, suffix) = match unit {
-        "bytes" => powers.into_iter().find(|(scale, _)| value >= *scale).unwrap_or((1.0, " B")),
+        "bytes" => unit_of(value, 1024.0, [" B", " KiB", " MiB", " GiB", " TiB"]),
+        "Bps" => unit_of(value, 1000.0, [" B/s", " kB/s", " MB/s", " GB/s", " TB/s"]),
         "percentunit" => (0.01, " %"),
         "s" if value < 1.0 => (0.001, " ms"),
         "s" => (1.0, " s"),
