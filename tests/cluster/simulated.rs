@@ -27,6 +27,8 @@ impl SimulatedNodes {
     pub async fn new(space: &Space, names: &[String], size: u64) -> Self {
         let mut nodes = Vec::new();
         for node in names {
+            // From a run that was killed.
+            remove(space, node).await;
             let host = FakeHost::default();
             host.add_disk("sda", &format!("SERIAL-{node}"), Geometry { size, sector: 512, offloads_zeroes: true });
             let labels = json!({"kubernetes.io/hostname": node, SIMULATED: "yes", TOPOLOGY: node});
@@ -56,11 +58,15 @@ impl SimulatedNodes {
         self.kubelet.abort();
         for node in &mut self.nodes {
             node.kill().await;
-            for kind in ["CSINode", "Node", "DevicePool"] {
-                space.delete(kind, None, &node.name).await;
-            }
-            space.until_gone("Node", None, &node.name).await;
+            remove(space, &node.name).await;
         }
+    }
+}
+
+async fn remove(space: &Space, node: &str) {
+    for kind in ["CSINode", "Node", "DevicePool"] {
+        space.delete(kind, None, node).await;
+        space.until_gone(kind, None, node).await;
     }
 }
 

@@ -32,39 +32,42 @@ pub struct Told {
 
 /// Of a step that was done; `None`: it changes nothing.
 pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
-    let name = volume.volume.name_any();
     let under_way = volume.record.as_ref().and_then(|record| record.as_ref().ok());
     let record = match deed {
         Deed::Begin(record) | Deed::Cancel(record, _) | Deed::Finish(record) | Deed::Stop(record, _) => Some(record),
         _ => under_way,
     };
     let pod = record.map(|record| record.pod.as_str()).unwrap_or_default();
-    let told = |word, type_, is_under_way, note: String| Told {
+    let (word, note) = what_was_done(volume, deed, pod)?;
+    let type_ = if matches!(deed, Deed::Stop(..)) { EventType::Warning } else { EventType::Normal };
+    Some(Told {
         word,
-        is_under_way,
+        is_under_way: matches!(deed, Deed::Begin(_) | Deed::DeleteClaim(_) | Deed::Evict(_)),
         event: EventNote { type_, reason: format!("Reaction{word}"), note },
         about: about(volume, record, is_of_set(deed)),
-    };
-    let (normal, warning) = (EventType::Normal, EventType::Warning);
+    })
+}
+
+/// The word and the sentence.
+fn what_was_done(volume: &MarkedVolume, deed: &Deed, pod: &str) -> Option<(&'static str, String)> {
+    let name = volume.volume.name_any();
     Some(match deed {
         Deed::Begin(ReactionRecord { reason, set, claim: ClaimUid { name: claim, .. }, .. }) => {
+            let set = &set.name;
             let note = format!(
-                "PersistentVolume {name} is lost ({reason}): it is retained, then claim {claim} and pod {pod} are deleted, so \
-                 that StatefulSet {} makes both elsewhere",
-                set.name
+                "PersistentVolume {name} is lost ({reason}): it is retained, then claim {claim} is deleted and pod {pod} is \
+                 evicted, so that StatefulSet {set} makes both elsewhere"
             );
-            told("Begun", normal, true, note)
+            ("Begun", note)
         }
         Deed::DeleteClaim(ClaimUid { name: claim, .. }) => {
-            let note = format!("claim {claim} is deleted; PersistentVolume {name} stays, with its data");
-            told("ClaimDeleted", normal, true, note)
+            ("ClaimDeleted", format!("claim {claim} is deleted; PersistentVolume {name} stays, with its data"))
         }
         Deed::Evict(_) => {
             let note = format!("pod {pod} is evicted, so that its StatefulSet makes it again, with a new claim");
-            told("PodEvicted", normal, true, note)
+            ("PodEvicted", note)
         }
-        Deed::Cancel(record, why) => {
-            let ReactionRecord { claim, policy, .. } = record;
+        Deed::Cancel(ReactionRecord { claim, policy, .. }, why) => {
             let kept = format!("claim {} is kept: {}", claim.name, why.sentence());
             let note = match policy.as_str() {
                 RETAIN => kept,
@@ -73,25 +76,19 @@ pub fn of_deed(volume: &MarkedVolume, deed: &Deed) -> Option<Told> {
                      want that"
                 ),
             };
-            told("Cancelled", normal, false, note)
+            ("Cancelled", note)
         }
-        Deed::Finish(_) => {
-            let note = format!("pod {pod} is ready with a new volume. {}", remains(volume));
-            told("Finished", normal, false, note)
-        }
+        Deed::Finish(_) => ("Finished", format!("pod {pod} is ready with a new volume. {}", remains(&name))),
         Deed::Stop(ReactionRecord { claim, .. }, why) => {
+            let (claim, why, remains) = (&claim.name, why.sentence(), remains(&name));
             let note = format!(
-                "stopped after claim {} was deleted: {} If the StatefulSet wants pod {pod}: delete the pod, and both are made \
-                 again. {}",
-                claim.name,
-                why.sentence(),
-                remains(volume)
+                "stopped after claim {claim} was deleted: {why} If the StatefulSet wants pod {pod}: delete the pod, and both \
+                 are made again. {remains}"
             );
-            told("Stopped", warning, false, note)
+            ("Stopped", note)
         }
         Deed::DeleteVolume => {
-            let note = format!("PersistentVolume {name}, which nobody had, is deleted: what it names is lost");
-            told("VolumeDeleted", normal, false, note)
+            ("VolumeDeleted", format!("PersistentVolume {name}, which nobody had, is deleted: what it names is lost"))
         }
         Deed::Look | Deed::AskEviction(_) | Deed::Report(_) => return None,
     })
@@ -102,7 +99,7 @@ pub fn of_why(volume: &MarkedVolume, why: Why) -> Told {
     let record = volume.record.as_ref().and_then(|record| record.as_ref().ok());
     let (type_, reason) = match why {
         Why::DryRun => (EventType::Normal, "ReactionWouldBegin"),
-        Why::WaitsForPod | Why::WaitsForClaim | Why::WaitsForBinding | Why::WaitsForReady => {
+        Why::WaitsForPod | Why::WaitsForClaim | Why::WaitsForSet | Why::WaitsForBinding | Why::WaitsForReady => {
             (EventType::Normal, "ReactionHeld")
         }
         _ => (EventType::Warning, "ReactionHeld"),
@@ -121,10 +118,9 @@ fn is_of_set(deed: &Deed) -> bool {
 }
 
 /// What a person does with the volume that stays.
-fn remains(volume: &MarkedVolume) -> String {
-    let name = volume.volume.name_any();
+fn remains(volume: &str) -> String {
     format!(
-        "PersistentVolume {name} keeps its data; docs/reaction.md, \"The data that stays\", says how to use or to erase it"
+        "PersistentVolume {volume} keeps its data; docs/reaction.md, \"The data that stays\", says how to use or to erase it"
     )
 }
 

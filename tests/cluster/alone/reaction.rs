@@ -140,20 +140,27 @@ struct Stage {
     disks: Vec<Disk>,
 }
 
-/// Sets, classes that ask for the reaction, and both StatefulSets.
-async fn prepare(space: &Space) -> Stage {
-    let names: Vec<String> = (0..SPARE).map(|number| format!("{}-{number}", space.namespace)).collect();
-    let simulated = SimulatedNodes::new(space, &names, 1 << 30).await;
-    let mut disks = Vec::new();
-    for number in 0..SPARE {
-        disks.push(space.machine().disk(&format!("{}-{number}", space.namespace), 128 * MIB).await);
+impl Stage {
+    async fn new(space: &Space) -> Self {
+        let names: Vec<String> = (0..SPARE).map(|number| format!("{}-{number}", space.namespace)).collect();
+        let simulated = SimulatedNodes::new(space, &names, 1 << 30).await;
+        let mut disks = Vec::new();
+        for number in 0..SPARE {
+            disks.push(space.machine().disk(&format!("{}-{number}", space.namespace), 128 * MIB).await);
+        }
+        Self { simulated, disks }
     }
-    let images: Vec<&str> = disks.iter().map(|disk| disk.image.to_str().unwrap()).collect();
+}
+
+/// Sets, classes that ask for the reaction, and both StatefulSets.
+async fn prepare(space: &Space, stage: &Stage) {
+    let images: Vec<&str> = stage.disks.iter().map(|disk| disk.image.to_str().unwrap()).collect();
     let real = space.set("real", "-").with("/spec/deviceInclusionSpec/paths", json!(images));
     let expression = json!({"key": SIMULATED, "operator": "Exists"});
     let fake = space
         .set("fake", "-")
         .with("/spec/deviceInclusionSpec", json!({"deviceTypes": ["disk"], "minSize": "0"}))
+        .with("/spec/tolerations", json!([{"key": SIMULATED, "operator": "Exists"}]))
         .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}));
     space.patch("Namespace", None, &space.namespace, &json!({"metadata": {"labels": asks()}})).await;
     for (set, object) in [("real", real), ("fake", fake)] {
@@ -171,7 +178,6 @@ async fn prepare(space: &Space) -> Stage {
     // A disk has room for one.
     set_of_three(space, "real", &format!("{}-real", space.namespace), "100Mi", json!({})).await;
     set_of_three(space, "fake", &format!("{}-fake", space.namespace), "600Mi", apart).await;
-    Stage { simulated, disks }
 }
 
 fn asks() -> Value {
@@ -245,8 +251,12 @@ async fn clear(space: &Space, stage: Stage) {
 #[test]
 fn a_disk_dies_under_a_set_of_three_and_it_is_whole_elsewhere_and_nothing_is_deleted_while_it_is_off() {
     check(Needs::Machine, async |space| {
-        let stage = prepare(space).await;
-        let ended = AssertUnwindSafe(play(space, &stage)).catch_unwind().await;
+        let stage = Stage::new(space).await;
+        let steps = async {
+            prepare(space, &stage).await;
+            play(space, &stage).await;
+        };
+        let ended = AssertUnwindSafe(steps).catch_unwind().await;
         if ended.is_err() {
             for words in [&["get", "pv", "-o", "yaml"][..], &["get", "statefulsets,pods,pvc,pdb", "-A", "-o", "wide"]] {
                 eprintln!("{}", crate::cluster::kubectl(words).await);

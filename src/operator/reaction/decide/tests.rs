@@ -550,7 +550,7 @@ fn a_ready_pod_is_not_evicted_while_others_of_its_set_are_away() {
 fn a_record_that_was_copied_to_another_volume_does_nothing_there() {
     let mut copy = with_record(lost("a", 1));
     let record = copy.record.clone();
-    copy = lost("b", 1).with(|volume| retain(volume));
+    copy = lost("b", 1).with(retain);
     copy.record = record;
     assert_eq!(deed(&view(vec![copy])), Deed::Report(Why::RecordUnreadable));
 }
