@@ -31,7 +31,8 @@ impl SimulatedNodes {
             remove(space, node).await;
             let host = FakeHost::default();
             host.add_disk("sda", &format!("SERIAL-{node}"), Geometry { size, sector: 512, offloads_zeroes: true });
-            let labels = json!({"kubernetes.io/hostname": node, SIMULATED: "yes", TOPOLOGY: node});
+            let labels =
+                json!({"kubernetes.io/hostname": node, "kubernetes.io/os": "linux", SIMULATED: "yes", TOPOLOGY: node});
             nodes.push(SimNode::of(&space.client, node, labels, host).await);
             let taint = json!([{"key": SIMULATED, "effect": "NoSchedule"}]);
             space.patch("Node", None, node, &json!({"spec": {"taints": taint}})).await;

@@ -135,6 +135,21 @@ async fn let_go(space: &Space, before: &Member) {
     space.until_gone("PersistentVolume", None, volume).await;
 }
 
+/// Without a byte, a disk is not there any more; returns what was on it.
+async fn dies(space: &Space, disk: &Disk) -> String {
+    let image = disk.image.to_str().unwrap();
+    let saved = space.machine().work.join("saved.img").to_str().unwrap().to_owned();
+    run("cp", &["--sparse=always", image, &saved]).await;
+    run("truncate", &["--size=0", image]).await;
+    run("losetup", &["--set-capacity", disk.node.to_str().unwrap()]).await;
+    saved
+}
+
+async fn returns(disk: &Disk, saved: &str) {
+    run("cp", &["--sparse=always", saved, disk.image.to_str().unwrap()]).await;
+    run("losetup", &["--set-capacity", disk.node.to_str().unwrap()]).await;
+}
+
 struct Stage {
     simulated: SimulatedNodes,
     disks: Vec<Disk>,
@@ -189,10 +204,9 @@ async fn play(space: &Space, stage: &Stage) {
     let (real, fake) = (members(space, "real").await, members(space, "fake").await);
     let volume = real[1].volume["spec"]["csi"]["volumeHandle"].as_str().unwrap();
     let disk = space.machine().place(volume).await.expect("it is on a disk").disk;
-    let device = disk.node.to_str().unwrap();
     let lost = stage.simulated.node(fake[1].node());
 
-    run("blockdev", &["--setro", device]).await;
+    let saved = dies(space, &disk).await;
     let platter = lost.host.unplug("sda").expect("it was there");
     lost.pool().nudge();
     let is_lost = |volume: &Value| volume["metadata"]["annotations"]["localpool.dev/unusable-since"].is_string();
@@ -220,7 +234,7 @@ async fn play(space: &Space, stage: &Stage) {
     assert_eq!(space.shell("real-0", "cat /data/line").await.trim(), "kept");
     space.event("data-real-1", &["ReactionClaimDeleted"]).await;
 
-    run("blockdev", &["--setrw", device]).await;
+    returns(&disk, &saved).await;
     lost.host.plug("sda", &format!("SERIAL-{}", lost.name), platter);
     lost.pool().nudge();
     let_go(space, &real[1]).await;
@@ -229,9 +243,6 @@ async fn play(space: &Space, stage: &Stage) {
 
 /// Everything goes, so that no check after this one finds a node that nobody runs.
 async fn clear(space: &Space, stage: Stage) {
-    for disk in &stage.disks {
-        run("blockdev", &["--setrw", disk.node.to_str().unwrap()]).await;
-    }
     for set in ["real", "fake"] {
         space.delete("StatefulSet", space.here(), set).await;
         for replica in 0..3 {
@@ -242,10 +253,10 @@ async fn clear(space: &Space, stage: Stage) {
         space.delete("LocalVolumeSet", space.here(), set).await;
         space.until_gone("LocalVolumeSet", space.here(), set).await;
     }
+    stage.simulated.remove(space).await;
     for disk in &stage.disks {
         space.machine().remove(space, disk).await;
     }
-    stage.simulated.remove(space).await;
 }
 
 #[test]
