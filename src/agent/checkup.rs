@@ -34,6 +34,8 @@ struct DiskMemory {
     counters: DiskCounters,
     /// What it reported last; it counts until the disk answers again.
     report: Option<DiskReport>,
+    /// It has answered at least once.
+    answered: bool,
 }
 
 /// Looks at the health of the disks and volumes of a pool, and at the paths that the controller wants checked.
@@ -120,7 +122,7 @@ impl Checkup {
             format!("{} was asked {what}, and has not answered for more than {seconds} s", raw.path.display())
         });
         let of = raw.incarnation();
-        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None };
+        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None, answered: false };
         let memory = self.disks.entry(id.clone()).or_insert_with(new);
         if memory.of != of {
             *memory = new();
@@ -130,7 +132,9 @@ impl Checkup {
         memory.report = report.or(memory.report.take());
         let observation = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
         let findings = memory.counters.findings(&observation);
-        let fit = if has_answered || memory.report.is_some() { Fitness::Fit } else { Fitness::NotKnown };
+        // A busy disk answers later than this checkup ends; silence is a finding of its own.
+        memory.answered |= has_answered;
+        let fit = if memory.answered { Fitness::Fit } else { Fitness::NotKnown };
         let unfit = findings.iter().find(|finding| finding.reason.cordons());
         let fitness = unfit.map_or(fit, |finding| Fitness::Unfit(finding.to_string()));
         (findings, fitness)

@@ -74,15 +74,19 @@ pub(super) fn set(sys: &Path, disk: &RawDisk, lit: Lit) -> Result<SlotLight, Hos
 
 fn switch(sys: &Path, disk: &RawDisk) -> Option<Switch> {
     let block = sys.join("block");
-    let node = Directory::open(&block.join(disk.name.replace('/', "!"))).ok();
+    let file = |name: &str| name.replace('/', "!");
+    let place = match &disk.kind {
+        DeviceKind::Partition(partition) => block.join(file(&partition.disk)).join(file(&disk.name)),
+        _ => block.join(file(&disk.name)),
+    };
+    let node = Directory::open(&place).ok();
     let is_it = |node: &Directory| {
         let uevent = Uevent::read(node);
         uevent.devno == Some(disk.devno) && uevent.diskseq(node) == disk.diskseq
     };
     let names: Vec<String> = match &disk.kind {
-        // It is no entry of /sys/block.
-        DeviceKind::Partition(partition) => vec![partition.disk.to_string()],
         _ if !node.as_ref().is_some_and(is_it) => return None,
+        DeviceKind::Partition(partition) => vec![partition.disk.to_string()],
         // All its paths lead to one disk.
         DeviceKind::Dm(dm) if dm.uuid.starts_with("mpath-") => disk.slaves.iter().map(ToString::to_string).collect(),
         DeviceKind::Disk => vec![disk.name.to_string()],
@@ -212,7 +216,11 @@ mod tests {
         let lvm = Dm { uuid: "LVM-1".to_owned(), ..mpath };
         assert_eq!(find(sys, &RawDisk { kind: DeviceKind::Dm(lvm), ..through }), None, "it may be on several disks");
         let partition = Partition { disk: "sda".into(), number: 1, start: 0, part_uuid: None, part_label: None };
-        assert!(find(sys, &disk("sda1", DeviceKind::Partition(partition))).is_some());
+        let partition = disk("sda1", DeviceKind::Partition(partition));
+        write(sys, "block/sda/sda1/uevent", "MAJOR=8\nMINOR=1\n");
+        assert_eq!(find(sys, &partition), None, "it is of another disk");
+        write(sys, "block/sda/sda1/uevent", "MAJOR=8\nMINOR=0\n");
+        assert!(find(sys, &partition).is_some());
         let other = RawDisk { devno: DevNo { major: 8, minor: 16 }, ..sda };
         assert_eq!(find(sys, &other), None, "another disk has its name");
         assert!(matches!(set(sys, &other, Lit::On), Err(HostError::Changed { .. })));

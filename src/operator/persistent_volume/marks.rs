@@ -14,7 +14,7 @@ pub const FIRST_MARK_TIME: &str = "FirstMarkTime";
 pub const UNUSABLE_SINCE: &str = "localpool.dev/unusable-since";
 const MARKED: &str = "yes";
 /// How far ahead another machine's clock may be.
-const SKEW: SignedDuration = SignedDuration::from_mins(5);
+pub const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Which annotations of one PersistentVolume change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

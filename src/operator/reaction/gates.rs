@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, is_within};
 use super::live::{EvictionAnswer, LiveFacts, PodFacts, SetFacts};
 use super::marked::{HomeState, MarkedVolume};
 use super::record::ClaimUid;
@@ -22,7 +22,10 @@ pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, 
     let lasts = |since| view.now.duration_since(since) >= view.settings.recover_after;
     // What was taken back begins again after another interval.
     let ended = volume.reacted.as_ref().and_then(|record| record.ended.as_ref());
-    if !volume.lost_since.is_some_and(lasts) || !ended.is_none_or(|end| lasts(end.at)) || !is_seen(volume, view) {
+    if !volume.lost_since.is_some_and(lasts)
+        || ended.is_some_and(|end| is_within(end.at, view.now, view.settings.recover_after))
+        || !is_seen(volume, view)
+    {
         return Err(Why::Recovering);
     }
     cause(volume)
@@ -61,7 +64,7 @@ pub fn still_lost(volume: &MarkedVolume, live: &LiveFacts, view: &ReactionView) 
     }
     // Disks appear late after a start, and an agent that has just started repeats what was found before.
     let lasts = live.ready_since.map(|since| view.now.duration_since(since) >= view.settings.recover_after);
-    let is_lost = live.losses.iter().any(|reason| volume.losses.contains(reason));
+    let is_lost = live.losses.iter().any(|reason| volume.losses.contains(reason) && !is_of_node(reason));
     if lasts == Some(true) && is_lost { Ok(()) } else { Err(Why::Recovering) }
 }
 
@@ -142,11 +145,13 @@ pub fn may_lose(
     live: &LiveFacts,
     view: &ReactionView,
 ) -> Result<(), Why> {
-    let lost = claims_of_lost_volumes(namespace, view);
+    let lost = claims_of_unusable_volumes(namespace, view);
     let is_lost = |other: &PodFacts| {
         set.templates.iter().any(|template| lost.contains(format!("{template}-{}", other.name).as_str()))
     };
-    let of_set = live.pods.iter().filter(|other| other.set.as_ref() == Some(&set.uid) && other.uid != pod.uid);
+    // While it is scaled down, a set may still have pods that it does not want.
+    let is_wanted = |other: &PodFacts| other.set.as_ref() == Some(&set.uid) && set.ordinal(&other.name).is_some();
+    let of_set = live.pods.iter().filter(|other| is_wanted(other) && other.uid != pod.uid);
     let ready: Vec<&PodFacts> = of_set.filter(|other| other.is_ready && !other.is_deleted).collect();
     let well = ready.iter().filter(|other| !is_lost(other)).count();
     // More than half of them; of two, the other one.
@@ -163,8 +168,8 @@ pub fn may_lose(
 }
 
 /// Their pods may be ready, and are no copies to count on.
-fn claims_of_lost_volumes<'a>(namespace: &str, view: &'a ReactionView) -> BTreeSet<&'a str> {
-    let lost = view.volumes.iter().filter(|volume| volume.is_bound() && !volume.losses.is_empty());
+fn claims_of_unusable_volumes<'a>(namespace: &str, view: &'a ReactionView) -> BTreeSet<&'a str> {
+    let lost = view.volumes.iter().filter(|volume| volume.is_bound() && volume.is_unusable);
     let claims = lost.filter_map(|volume| volume.volume.spec.as_ref()?.claim_ref.as_ref());
     claims
         .filter(|claim| claim.namespace.as_deref() == Some(namespace))

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::record::{ClaimUid, HowEnded, ReactionRecord};
 use super::view::ReactionView;
 use super::why::Why;
+use crate::operator::persistent_volume::marks::SKEW;
 
 /// How long the volumes of other pods of a set are left alone: the one that was moved may still copy its data.
 const COPYING: SignedDuration = SignedDuration::from_hours(1);
@@ -14,14 +15,14 @@ pub struct InFlight<'a> {
     records: Vec<&'a ReactionRecord>,
     /// With those that cannot be read: of these, nobody knows which pod they are of.
     count: usize,
-    /// Finished or stopped while others may still copy.
+    /// Finished or stopped a while ago: the pod may still copy.
     ended: Vec<&'a ReactionRecord>,
 }
 
 impl<'a> InFlight<'a> {
     pub fn of(view: &'a ReactionView) -> Self {
         let all = || view.volumes.iter().filter_map(|volume| volume.record.as_ref());
-        let ended = view.volumes.iter().filter_map(|volume| volume.reacted.as_ref());
+        let ended = view.volumes.iter().filter_map(|volume| volume.reacted.as_ref()).chain(&view.ended);
         Self {
             records: all().filter_map(|record| record.as_ref().ok()).collect(),
             count: all().count(),
@@ -58,7 +59,14 @@ impl<'a> InFlight<'a> {
     }
 }
 
-fn is_copying(record: &ReactionRecord, now: Timestamp) -> bool {
+/// Whether its pod may still copy its data.
+pub fn is_copying(record: &ReactionRecord, now: Timestamp) -> bool {
     let end = record.ended.as_ref().filter(|end| end.how != HowEnded::Cancelled);
-    end.is_some_and(|end| now.duration_since(end.at) < COPYING)
+    end.is_some_and(|end| is_within(end.at, now, COPYING))
+}
+
+/// Whether a time is not longer ago than this. One that lies ahead is of a clock that was wrong, and says nothing.
+pub fn is_within(at: Timestamp, now: Timestamp, span: SignedDuration) -> bool {
+    let age = now.duration_since(at);
+    age >= -SKEW && age < span
 }

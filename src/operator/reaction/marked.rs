@@ -13,7 +13,7 @@ use super::record::{self, ReactionRecord};
 use super::settings::{LABEL, LABEL_VALUE, PAUSE};
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
-use crate::health::HealthReason;
+use crate::health::{HealthReason, Severity};
 use crate::operator::node_ready::{NodeReadiness, readiness};
 use crate::operator::persistent_volume::home::{Home, NodeIndex};
 use crate::operator::persistent_volume::marks;
@@ -34,7 +34,9 @@ pub struct MarkedVolume {
     pub home: HomeState,
     /// The marks that say that it is lost.
     pub losses: BTreeSet<HealthReason>,
-    /// Since when they are as they are; `None`: not written yet.
+    /// Some mark says that it cannot be used, whether it is lost or not.
+    pub is_unusable: bool,
+    /// Since when the losses are as they are; `None`: not written yet.
     pub lost_since: Option<Timestamp>,
     /// By its own annotation; its claim, its set and its Namespace may hold it back too.
     pub is_paused: bool,
@@ -67,6 +69,11 @@ impl MarkedVolume {
         self.volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
     }
 
+    /// Whether anything may be done about it.
+    pub fn waits(&self) -> bool {
+        self.record.is_some() || (!self.losses.is_empty() && matches!(self.phase(), "Bound" | "Available"))
+    }
+
     /// The reclaim policy.
     pub fn policy(&self) -> &str {
         let spec = self.volume.spec.as_ref();
@@ -88,15 +95,13 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
         classes.iter().map(|class| (class.name_any(), class_facts(class))).collect();
     let mut all = Vec::new();
     for volume in &view.persistent {
-        let Some((backing, losses)) = backing(volume).map(|backing| {
-            let losses = marks::present(volume.annotations()).into_iter().filter(|reason| backing.is_lost_by(reason));
-            (backing.clone(), losses.collect::<BTreeSet<HealthReason>>())
-        }) else {
-            continue;
-        };
+        let Some(backing) = backing(volume) else { continue };
+        let present = marks::present(volume.annotations());
+        let is_unusable = present.iter().any(|reason| reason.severity() >= Severity::Inaccessible);
+        let losses: BTreeSet<HealthReason> = present.into_iter().filter(|reason| backing.is_lost_by(reason)).collect();
         let record = record::under_way(volume).map(|read| read.map_err(|why| why.to_string()));
         let reacted = record::reacted(volume);
-        if losses.is_empty() && record.is_none() && reacted.is_none() {
+        if losses.is_empty() && !is_unusable && record.is_none() && reacted.is_none() {
             continue;
         }
         let own = match &backing {
@@ -115,6 +120,7 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
             class: class.and_then(|class| classes.get(class)).copied().unwrap_or_default(),
             backing,
             losses,
+            is_unusable,
             record,
             reacted,
         });
@@ -225,6 +231,7 @@ mod tests {
                 path("well", "n", "Bound", json!({})),
                 path("small", "n", "Bound", since("MisMatchedVolSize")),
                 path("lost", "n", "Bound", since("HostPathNotExist")),
+                path("shut", "n", "Bound", since("FilesystemShutDown")),
                 path("begun", "n", "Bound", json!({record::RECORD: "?", PAUSE: ""})),
                 path("ended", "n", "Bound", json!({record::REACTED: "{}"})),
             ],
@@ -235,9 +242,10 @@ mod tests {
         let classes = [class("chosen", json!({LABEL: LABEL_VALUE}), "Immediate")];
         let marked = marked_volumes(&view, &classes, now());
         let names: Vec<&str> = marked.iter().map(|volume| volume.uid.as_str()).collect();
-        assert_eq!(names, ["lost", "begun"], "what ended and cannot be read says nothing");
+        assert_eq!(names, ["lost", "shut", "begun"], "what ended and cannot be read says nothing");
         assert_eq!(marked[0].lost_since, None, "the monitor has not written it yet");
-        assert!(marked[1].record.as_ref().is_some_and(Result::is_err) && marked[1].is_paused);
+        assert!(marked[1].is_unusable && marked[1].losses.is_empty(), "its pod is no copy to count on");
+        assert!(marked[2].record.as_ref().is_some_and(Result::is_err) && marked[2].is_paused);
         assert_eq!(marked[0].class, ClassFacts { is_chosen: true, is_immediate: true });
         let other = [class("chosen", json!({LABEL: "Deployment"}), "WaitForFirstConsumer")];
         assert_eq!(marked_volumes(&view, &other, now())[0].class, ClassFacts::default());

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::in_flight::{is_copying, is_within};
 use super::marked::{HomeState, MarkedVolume};
+use super::record::ReactionRecord;
 use super::settings::ReactionSettings;
 use super::tally::NodeTally;
 use super::view::{Deed, ReactionStep};
@@ -29,6 +31,8 @@ pub struct ReactionMemory {
     told: BTreeMap<String, Why>,
     /// When each began: also of PersistentVolumes that were deleted since.
     began: BTreeSet<(Timestamp, String)>,
+    /// What ended while its pod may still copy, by the PersistentVolume.
+    ended: BTreeMap<String, ReactionRecord>,
     refused: BTreeSet<String>,
     /// What holds each volume back, since it was last decided about.
     held: BTreeMap<String, Why>,
@@ -47,6 +51,7 @@ pub struct ReactionTimes {
     pub calm: Lasting<()>,
     pub clock: Lasting<()>,
     pub lately: usize,
+    pub ended: Vec<ReactionRecord>,
     pub refused: BTreeSet<String>,
 }
 
@@ -61,6 +66,7 @@ impl ReactionMemory {
             looked: BTreeMap::new(),
             told: BTreeMap::new(),
             began: BTreeSet::new(),
+            ended: BTreeMap::new(),
             refused: BTreeSet::new(),
             held: BTreeMap::new(),
         }
@@ -74,7 +80,9 @@ impl ReactionMemory {
         self.seen.keep(|uid| lost.contains_key(uid));
         self.looked.retain(|uid, _| there.contains(uid));
         self.told.retain(|uid, _| there.contains(uid));
-        self.held.retain(|uid, _| there.contains(uid));
+        let waiting: BTreeSet<&String> =
+            volumes.iter().filter(|volume| volume.waits()).map(|volume| &volume.uid).collect();
+        self.held.retain(|uid, _| waiting.contains(uid));
         let of_record = |uid: &String| volumes.iter().any(|volume| volume.uid == *uid && volume.record.is_some());
         self.refused.retain(of_record);
         let look = |(uid, volume): (&String, &MarkedVolume)| {
@@ -92,7 +100,9 @@ impl ReactionMemory {
             Lasting::In(left) => Lasting::In(left),
         };
         let clock = self.clock.look(self.interval, now);
-        ReactionTimes { seen, calm, clock, lately: self.lately(volumes, now.wall), refused: self.refused.clone() }
+        let lately = self.lately(volumes, now.wall);
+        let (ended, refused) = (self.ended.values().cloned().collect(), self.refused.clone());
+        ReactionTimes { seen, calm, clock, lately, ended, refused }
     }
 
     /// How many have begun within an hour.
@@ -101,7 +111,10 @@ impl ReactionMemory {
             let record = volume.record.iter().filter_map(|record| record.as_ref().ok());
             self.began.extend(record.chain(&volume.reacted).map(|record| (record.began, volume.uid.clone())));
         }
-        self.began.retain(|(began, _)| now.duration_since(*began) < HOUR);
+        self.began.retain(|(began, _)| is_within(*began, now, HOUR));
+        let ended = volumes.iter().filter_map(|volume| Some((volume.uid.clone(), volume.reacted.clone()?)));
+        self.ended.extend(ended);
+        self.ended.retain(|_, record| is_copying(record, now));
         self.began.len()
     }
 
@@ -171,6 +184,8 @@ impl ClockWatch {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::operator::reaction::sample::{lost, settings};
 
@@ -238,5 +253,27 @@ mod tests {
         assert_eq!(calm(2, 910), Lasting::In(secs(300)));
         assert_eq!(calm(2, 1209), Lasting::In(secs(1)));
         assert_eq!(calm(2, 1210), Lasting::Yes(()));
+    }
+    #[test]
+    fn what_does_not_wait_any_more_is_not_counted_and_what_ended_is_remembered() {
+        let mut memory = memory();
+        let take = |memory: &mut ReactionMemory, volumes: &[MarkedVolume]| {
+            memory.take_in(volumes, NodeTally::default(), 10, at(1_767_268_800, 0)).ended.len()
+        };
+        let (uid, why) = ("pv-db-1".to_owned(), Why::NotStatefulSet);
+        let lost = lost("db", 1);
+        take(&mut memory, std::slice::from_ref(&lost));
+        assert_eq!(memory.held(&[ReactionStep { volume: uid, deed: Deed::Report(why) }]), [(why, 1)].into());
+        take(&mut memory, std::slice::from_ref(&lost));
+        assert_eq!(memory.held(&[]), [(why, 1)].into());
+        let mut moved = lost.with(|volume| volume.status.as_mut().expect("set").phase = Some("Released".to_owned()));
+        assert_eq!(take(&mut memory, std::slice::from_ref(&moved)), 0);
+        assert_eq!(memory.held(&[]), [].into(), "a person moved it");
+        let record = json!({"volume": "pv-db-1", "claim": {"namespace": "n", "name": "c", "uid": "u"},
+            "set": {"name": "s", "uid": "s"}, "pod": "p", "reason": "r", "policy": "Delete",
+            "began": "2026-01-01T11:50:00Z", "ended": {"at": "2026-01-01T11:55:00Z", "how": "Finished"}});
+        moved.reacted = Some(serde_json::from_value(record).expect("a record"));
+        assert_eq!(take(&mut memory, &[moved]), 1);
+        assert_eq!(take(&mut memory, &[]), 1, "its PersistentVolume was deleted");
     }
 }

@@ -172,10 +172,10 @@ impl Reactor {
         let mut volumes = marked_volumes(cluster, &self.own.classes.all(), now.wall);
         memory.sort(&mut volumes);
         let nodes = NodeTally::of(cluster, &volumes, now.wall);
-        let ReactionTimes { seen, calm, clock, lately, refused } =
+        let ReactionTimes { seen, calm, clock, lately, ended, refused } =
             memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
         let live = [].into();
-        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, lately, refused, live }
+        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, lately, ended, refused, live }
     }
 
     /// Decides, reads what the decision asks for, and decides again.
@@ -264,7 +264,12 @@ impl Reactor {
     /// Those whose condition nobody keeps any more.
     fn out_of_date(&self, cluster: &View, view: &ReactionView) -> impl Iterator<Item = Arc<PoolVolume>> {
         let is_off = self.settings.mode == ReactionMode::Off;
-        let kept = view.volumes.iter().filter(|volume| !is_off || volume.record.is_some() || volume.reacted.is_some());
+        let is_kept = |volume: &&MarkedVolume| match object_of(cluster, volume) {
+            // What became of it stays; why it waited does not, once it does not wait any more.
+            Some(object) if volume.reacted.is_some() => volume.waits() || !report::is_why(object),
+            _ => volume.waits() && (!is_off || volume.record.is_some()),
+        };
+        let kept = view.volumes.iter().filter(is_kept);
         let kept: BTreeSet<String> = kept.filter_map(|volume| object_of(cluster, volume)?.uid()).collect();
         let told = cluster.volumes.values().filter(|object| report::told_by(object).is_some()).cloned();
         told.filter(move |object| object.uid().is_none_or(|uid| !kept.contains(&uid)))

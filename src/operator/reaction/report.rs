@@ -152,6 +152,11 @@ pub fn told_by(volume: &PoolVolume) -> Option<&str> {
     conditions.into_iter().find(|condition| condition.type_ == REACTION).map(|condition| condition.reason.as_str())
 }
 
+/// Whether it says why something waits.
+pub fn is_why(volume: &PoolVolume) -> bool {
+    told_by(volume).is_some_and(|word| Why::ALL.iter().any(|why| why.word() == word))
+}
+
 /// All conditions of a PoolVolume, with this one; `None`: without it.
 pub fn conditions(volume: &PoolVolume, told: Option<&Told>) -> Vec<Condition> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());

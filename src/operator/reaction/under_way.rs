@@ -2,8 +2,8 @@
 //! again, whoever did it.
 
 use super::gates;
-use super::in_flight::InFlight;
-use super::live::{LiveFacts, PodFacts};
+use super::in_flight::{InFlight, is_within};
+use super::live::{LiveFacts, PodFacts, SetFacts};
 use super::marked::MarkedVolume;
 use super::record::{RETAIN, ReactionRecord};
 use super::settings::ReactionMode;
@@ -42,6 +42,7 @@ pub fn next(
         (_, _, Some(pod)) if pod.is_deleted => Deed::Report(Why::WaitsForPod),
         (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Report(Why::Paused),
         (_, _, Some(_)) if is_other_claim_alive(volume, record, view) => Deed::Report(Why::WaitsForClaim),
+        (_, _, Some(pod)) if !pod.uses_claim && !set.makes(record) => Deed::Stop(record.clone(), Why::NotFromTemplate),
         (_, _, Some(pod)) if !pod.uses_claim => Deed::Report(Why::NoPod),
         // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the set look.
         (_, _, Some(pod)) => match may_go(pod, live, record, view) {
@@ -91,7 +92,9 @@ fn claim_lives(
     }
     // A controller that has just taken over knows too little yet, to go on or to take it back.
     if !gates::is_seen(volume, view) && !volume.losses.is_empty() {
-        return Deed::Report(Why::Recovering);
+        // A node or an agent that comes and goes must not hold the place of others.
+        let is_late = !is_within(record.began, view.now, view.settings.recover_after * 2);
+        return if is_late { cancel(Why::Recovering) } else { Deed::Report(Why::Recovering) };
     }
     if view.clock != Lasting::Yes(()) {
         return Deed::Report(Why::ClockJumped);
@@ -117,19 +120,39 @@ fn node_uid(record: &ReactionRecord) -> Option<&str> {
     record.node.as_ref().map(|node| node.uid.as_str())
 }
 
-/// Another volume of the same pod has begun and its claim lives: if the pod came back now, that claim would tie it, and
-/// this volume's new claim, to the node.
+/// Another lost claim of the same pod lives: if the pod came back now, that claim would tie it, and this volume's new
+/// claim, to the node. One that has not begun may still do so for an interval.
 fn is_other_claim_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &ReactionView) -> bool {
+    let may_begin = is_within(record.began, view.now, view.settings.recover_after);
     let others = view.volumes.iter().filter(|other| other.uid != volume.uid);
-    others.filter_map(|other| Some((other, other.record.as_ref()?.as_ref().ok()?))).any(|(other, others)| {
-        let claim_lives = |live: &LiveFacts| {
-            live.claim.as_ref().is_some_and(|claim| claim.uid == others.claim.uid && !claim.is_deleted)
-        };
-        others.volume == other.uid
-            && others.claim.namespace == record.claim.namespace
-            && others.pod == record.pod
-            && view.live.get(&other.uid).is_none_or(claim_lives)
+    others.into_iter().any(|other| match &other.record {
+        Some(Ok(others)) => {
+            let claim_lives = |live: &LiveFacts| {
+                live.claim.as_ref().is_some_and(|claim| claim.uid == others.claim.uid && !claim.is_deleted)
+            };
+            others.volume == other.uid
+                && others.claim.namespace == record.claim.namespace
+                && others.pod == record.pod
+                && view.live.get(&other.uid).is_none_or(claim_lives)
+        }
+        Some(Err(_)) => false,
+        None => may_begin && other.class.is_chosen && !other.is_paused && other.is_bound() && is_of_pod(other, record),
     })
+}
+
+/// By the name that a StatefulSet gives its claims.
+fn is_of_pod(other: &MarkedVolume, record: &ReactionRecord) -> bool {
+    let claim = gates::claim_of(other).filter(|claim| claim.namespace == record.claim.namespace);
+    let is_named =
+        claim.is_some_and(|claim| claim.name.strip_suffix(&record.pod).is_some_and(|stem| stem.ends_with('-')));
+    is_named && !other.losses.is_empty()
+}
+
+impl SetFacts {
+    /// Whether the claim is one of those that it makes for its pods.
+    fn makes(&self, record: &ReactionRecord) -> bool {
+        self.templates.iter().any(|template| format!("{template}-{}", record.pod) == record.claim.name)
+    }
 }
 
 impl PodFacts {

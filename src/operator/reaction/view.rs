@@ -28,6 +28,8 @@ pub struct ReactionView {
     pub clock: Lasting<()>,
     /// How many have begun within an hour, as far as this process knows.
     pub lately: usize,
+    /// What ended a while ago, also of PersistentVolumes that were deleted since.
+    pub ended: Vec<ReactionRecord>,
     /// Those of which a step was refused for another reason than a budget.
     pub refused: BTreeSet<String>,
     /// What was read in this pass.

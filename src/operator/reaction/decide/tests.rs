@@ -393,6 +393,10 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
     let data_live = live(&data);
     let all = deeds(&view_of(&log, data_live.clone()));
     assert!(matches!(all.as_slice(), [Deed::DeleteClaim(_), Deed::Begin(_)]), "beside the other: {all:?}");
+    let mut late = data_live.clone();
+    late.claim.as_mut().expect("set").is_deleted = true;
+    let all = deeds(&view_of(&log, late));
+    assert!(matches!(all.as_slice(), [Deed::Report(Why::WaitsForClaim), Deed::Begin(_)]), "not without it: {all:?}");
     let Deed::Begin(record) = all[1].clone() else { unreachable!() };
     log.record = Some(Ok(record));
     log = log.with(retain);
@@ -488,12 +492,21 @@ fn a_majority_on_volumes_that_are_well_stays() {
         steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
     };
     let may = |deed| matches!(deed, Deed::Begin(_));
+    assert_eq!(with(3, &[3, 4], &[]), Deed::Report(Why::SetNotHealthy), "the set does not want these any more");
     assert!(may(with(2, &[0], &[])));
     assert!(may(with(3, &[0, 2], &[])));
     assert_eq!(with(4, &[0, 2], &[]), Deed::Report(Why::SetNotHealthy), "two of four are no majority");
     assert!(may(with(4, &[0, 2, 3], &[])));
     assert!(may(with(5, &[0, 2, 3], &[])));
     assert_eq!(with(5, &[0, 2, 3], &[2]), Deed::Report(Why::SetNotHealthy), "a ready pod on a lost disk is no copy");
+    let mut shut = view(vec![lost("a", 1), MarkedVolume { losses: [].into(), ..lost("a", 2) }]);
+    assert_eq!(
+        decide(&shut)[0].deed,
+        Deed::Report(Why::SetNotHealthy),
+        "nor is one on a filesystem that has shut down"
+    );
+    shut.volumes[1].is_unusable = false;
+    assert!(may(decide(&shut)[0].deed.clone()));
 }
 
 #[test]
@@ -503,11 +516,17 @@ fn the_next_pod_of_a_set_waits_for_an_hour_after_the_last_one() {
         let record = other.record.take().and_then(Result::ok).expect("begun");
         other.reacted = Some(record.ended(how, minutes_ago(minutes)));
         other.losses.clear();
+        other.is_unusable = false;
         let steps = decide(&view(vec![lost("a", 1), other]));
         steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
     };
     assert_eq!(ended(59, HowEnded::Finished), Deed::Report(Why::SetBusy), "its data may still be copied");
     assert!(matches!(ended(61, HowEnded::Finished), Deed::Begin(_)));
+    assert!(matches!(ended(-480, HowEnded::Finished), Deed::Begin(_)), "a clock was wrong");
+    let mut deleted = view(vec![lost("a", 1)]);
+    let record = with_record(lost("a", 0)).record.and_then(Result::ok).expect("begun");
+    deleted.ended = vec![record.ended(HowEnded::Finished, minutes_ago(10))];
+    assert_eq!(deed(&deleted), Deed::Report(Why::SetBusy), "its PersistentVolume was deleted since");
     assert!(matches!(ended(1, HowEnded::Cancelled), Deed::Begin(_)), "nothing was moved");
 }
 
@@ -566,10 +585,30 @@ fn a_pod_of_another_set_with_a_longer_name_is_within_the_budget() {
     let mut view = view(vec![longer, other]);
     let live = view.live.get_mut("pv-x-1").expect("looked at");
     live.set.as_mut().expect("set").name = "cache-redis".to_owned();
-    of_pod(live, |pod| pod.name = "cache-redis-1".to_owned());
+    live.pods.iter_mut().for_each(|pod| pod.name = pod.name.replace("x-", "cache-redis-"));
     let steps = decide(&view);
     let ours = steps.iter().find(|step| step.volume == "pv-x-1").expect("a step");
     assert_eq!(ours.deed, Deed::Report(Why::TooManyAtOnce));
+}
+
+#[test]
+fn a_claim_that_the_set_does_not_make_any_more_ends_it() {
+    let view = changed(&with_record(lost("a", 1)), |live| {
+        live.claim.as_mut().expect("set").is_deleted = true;
+        live.set.as_mut().expect("set").templates = vec!["log".to_owned()];
+        of_pod(live, |pod| pod.uses_claim = false);
+    });
+    assert!(matches!(deed(&view), Deed::Stop(_, Why::NotFromTemplate)));
+}
+
+#[test]
+fn a_node_that_comes_and_goes_does_not_hold_the_place_of_others() {
+    let mut view = view(vec![with_record(lost("a", 1))]);
+    view.seen.insert("pv-a-1".to_owned(), WAIT);
+    assert_eq!(deed(&view), Deed::Report(Why::Recovering));
+    let Some(Ok(record)) = &mut view.volumes[0].record else { panic!("begun") };
+    record.began = minutes_ago(11);
+    assert!(matches!(deed(&view), Deed::Cancel(_, Why::Recovering)));
 }
 
 #[test]
