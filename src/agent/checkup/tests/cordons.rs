@@ -175,3 +175,35 @@ fn what_comes_and_goes_and_wear_that_a_fleet_reaches_at_once_cordon_no_disk() {
     assert_eq!(words, ["DiskNotAnswering", "DiskReadOnly", "DiskFailing", "DiskSpareLow"]);
     assert!(REASONS.iter().filter(cordon).all(ReasonRow::marks));
 }
+
+#[test]
+fn a_busy_disk_that_has_answered_before_is_fit_while_its_answer_is_late() {
+    let mut node = carving_node();
+    node.host.set_report("fake0", DiskReport::of(Health::Unknown("it reports nothing".to_owned())));
+    node.look();
+    for _ in 0..2 {
+        node.disks[0].set_hangs(true);
+        node.agent.reports().all_changed();
+        node.look();
+        node.host.advance(timeout::DEVICE_TIMEOUT);
+        node.look();
+        assert!(node.cordon("fake0").is_some_and(|why| why.starts_with("DiskNotAnswering")));
+        node.disks[0].set_hangs(false);
+        node.agent.reports().all_changed();
+        while !node.reasons("fake0").is_empty() {
+            node.look();
+        }
+    }
+    assert!(node.cordon("fake0").is_some(), "the second time in an hour: it has to be fit for a while");
+    for _ in 0..3 {
+        node.host.advance(Duration::from_secs(300));
+        node.agent.reports().all_changed();
+        node.disks[0].set_hangs(true);
+        node.look();
+        assert_eq!(node.reasons("fake0"), [""; 0], "late, and not yet silent");
+        node.disks[0].set_hangs(false);
+        // The late answer.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(node.cordon("fake0"), None);
+}
