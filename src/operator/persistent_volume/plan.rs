@@ -65,10 +65,8 @@ impl Planner {
 
     pub fn plan(&mut self, view: &View, now: Now) -> MarkPlan {
         let index = NodeIndex::of(&view.nodes);
-        let by_name: BTreeMap<NodeName, &Node> =
-            view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
-        let pools: BTreeMap<NodeName, &DevicePool> =
-            view.pools.iter().map(|pool| (pool.node(), pool.as_ref())).collect();
+        let by_name = view.nodes_by_name();
+        let pools = view.pools_by_node();
         let mut lists: BTreeMap<NodeName, Vec<WatchedVolume>> = BTreeMap::new();
         let (mut plan, mut homes, mut absent) = (MarkPlan::default(), BTreeSet::new(), BTreeSet::new());
         for persistent in &view.persistent {

@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 
 use super::object;
 use crate::api::crd::{DevicePool, PoolVolume};
+use crate::device::NodeName;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
 use crate::volume::VolumeId;
@@ -24,6 +25,14 @@ pub struct View {
 }
 
 impl View {
+    pub fn nodes_by_name(&self) -> BTreeMap<NodeName, &Node> {
+        self.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect()
+    }
+
+    pub fn pools_by_node(&self) -> BTreeMap<NodeName, &DevicePool> {
+        self.pools.iter().map(|pool| (pool.node(), pool.as_ref())).collect()
+    }
+
     pub fn of(stores: &Stores, persistent: &Store<PersistentVolume>) -> Self {
         let id = |name: &str| name.parse::<VolumeId>().ok();
         let volumes = stores.volumes.all().into_iter();

@@ -32,7 +32,7 @@ pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, 
 }
 
 pub fn is_seen(volume: &MarkedVolume, view: &ReactionView) -> bool {
-    matches!(view.seen.get(&volume.uid), Some(Lasting::Yes(())))
+    matches!(view.past.seen.get(&volume.uid), Some(Lasting::Yes(())))
 }
 
 /// The mark that counts where its node is as it is now.
@@ -70,10 +70,10 @@ pub fn still_lost(volume: &MarkedVolume, live: &LiveFacts, view: &ReactionView) 
 
 /// Whether the cluster is such that anything may begin.
 pub fn calm(view: &ReactionView) -> Result<(), Why> {
-    if view.clock != Lasting::Yes(()) {
+    if view.past.clock != Lasting::Yes(()) {
         return Err(Why::ClockJumped);
     }
-    let are_many = view.nodes.are_many(view.settings.max_bad_nodes) || view.calm != Lasting::Yes(());
+    let are_many = view.nodes.are_many(view.settings.max_bad_nodes) || view.past.calm != Lasting::Yes(());
     if are_many { Err(Why::ManyNodesBad) } else { Ok(()) }
 }
 
@@ -121,7 +121,7 @@ pub fn live<'a>(
         return Err(Why::OtherPodUsesClaim);
     }
     let set = live.set.as_ref().filter(|set| pod.set.as_ref() == Some(&set.uid)).ok_or(Why::NotStatefulSet)?;
-    if !set.templates.iter().any(|template| format!("{template}-{}", pod.name) == claim.name) {
+    if !set.claims_of(&pod.name).any(|name| name == claim.name) {
         return Err(Why::NotFromTemplate);
     }
     if set.ordinal(&pod.name).is_none() {
@@ -146,9 +146,7 @@ pub fn may_lose(
     view: &ReactionView,
 ) -> Result<(), Why> {
     let lost = claims_of_unusable_volumes(namespace, view);
-    let is_lost = |other: &PodFacts| {
-        set.templates.iter().any(|template| lost.contains(format!("{template}-{}", other.name).as_str()))
-    };
+    let is_lost = |other: &PodFacts| set.claims_of(&other.name).any(|claim| lost.contains(claim.as_str()));
     // While it is scaled down, a set may still have pods that it does not want.
     let is_wanted = |other: &PodFacts| other.set.as_ref() == Some(&set.uid) && set.ordinal(&other.name).is_some();
     let of_set = live.pods.iter().filter(|other| is_wanted(other) && other.uid != pod.uid);
@@ -194,6 +192,11 @@ pub fn is_paused(volume: &MarkedVolume, live: &LiveFacts) -> bool {
 }
 
 impl SetFacts {
+    /// The names of the claims that it makes for a pod.
+    pub fn claims_of(&self, pod: &str) -> impl Iterator<Item = String> {
+        self.templates.iter().map(move |template| format!("{template}-{pod}"))
+    }
+
     /// The number of a pod that it wants; `None`: it wants no pod of this name.
     pub fn ordinal(&self, pod: &str) -> Option<i32> {
         let ordinal = pod.strip_prefix(&self.name)?.strip_prefix('-')?.parse::<i32>().ok()?;

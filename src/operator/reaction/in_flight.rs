@@ -22,7 +22,7 @@ pub struct InFlight<'a> {
 impl<'a> InFlight<'a> {
     pub fn of(view: &'a ReactionView) -> Self {
         let all = || view.volumes.iter().filter_map(|volume| volume.record.as_ref());
-        let ended = view.volumes.iter().filter_map(|volume| volume.reacted.as_ref()).chain(&view.ended);
+        let ended = view.volumes.iter().filter_map(|volume| volume.reacted.as_ref()).chain(&view.past.ended);
         Self {
             records: all().filter_map(|record| record.as_ref().ok()).collect(),
             count: all().count(),
@@ -30,12 +30,9 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Whether it may be a claim of a pod that is under way, by the names that a StatefulSet gives its claims.
+    /// Whether it may be a claim of a pod that is under way.
     pub fn may_be_of_pod(&self, claim: &ClaimUid) -> bool {
-        self.records.iter().any(|record| {
-            record.claim.namespace == claim.namespace
-                && claim.name.strip_suffix(&record.pod).is_some_and(|stem| stem.ends_with('-'))
-        })
+        self.records.iter().any(|record| record.may_be_of_pod(claim))
     }
 
     /// Whether another claim of this pod is under way: the pod cannot be whole before all of its lost claims have gone.
@@ -51,7 +48,7 @@ impl<'a> InFlight<'a> {
     pub fn budget(&self, view: &ReactionView) -> Result<(), Why> {
         if self.count >= view.settings.at_once {
             Err(Why::TooManyAtOnce)
-        } else if view.lately >= view.settings.per_hour {
+        } else if view.past.lately >= view.settings.per_hour {
             Err(Why::TooManyInAnHour)
         } else {
             Ok(())

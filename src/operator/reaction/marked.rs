@@ -88,9 +88,8 @@ impl MarkedVolume {
 /// All of them, in the order of the view.
 pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp) -> Vec<MarkedVolume> {
     let index = NodeIndex::of(&view.nodes);
-    let nodes: BTreeMap<NodeName, &Node> =
-        view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
-    let pools: BTreeMap<NodeName, &DevicePool> = view.pools.iter().map(|pool| (pool.node(), pool.as_ref())).collect();
+    let nodes = view.nodes_by_name();
+    let pools = view.pools_by_node();
     let classes: BTreeMap<String, ClassFacts> =
         classes.iter().map(|class| (class.name_any(), class_facts(class))).collect();
     let mut all = Vec::new();

@@ -9,7 +9,7 @@ use super::marked::{HomeState, MarkedVolume};
 use super::record::ReactionRecord;
 use super::settings::ReactionSettings;
 use super::tally::NodeTally;
-use super::view::{Deed, ReactionStep};
+use super::view::{Deed, ReactionPast, ReactionStep};
 use super::why::Why;
 use crate::operator::persistent_volume::plan::Now;
 use crate::operator::steady::{Lasting, Steady};
@@ -44,17 +44,6 @@ enum Bad {
     Many,
 }
 
-/// What `decide` needs of it.
-#[derive(Debug)]
-pub struct ReactionTimes {
-    pub seen: BTreeMap<String, Lasting<()>>,
-    pub calm: Lasting<()>,
-    pub clock: Lasting<()>,
-    pub lately: usize,
-    pub ended: Vec<ReactionRecord>,
-    pub refused: BTreeSet<String>,
-}
-
 impl ReactionMemory {
     pub fn new(settings: &ReactionSettings) -> Self {
         let interval = settings.recover_after;
@@ -73,7 +62,7 @@ impl ReactionMemory {
     }
 
     /// Takes in what a pass found, and forgets all other volumes.
-    pub fn take_in(&mut self, volumes: &[MarkedVolume], nodes: NodeTally, max_bad: u8, now: Now) -> ReactionTimes {
+    pub fn take_in(&mut self, volumes: &[MarkedVolume], nodes: NodeTally, max_bad: u8, now: Now) -> ReactionPast {
         let there: BTreeSet<&String> = volumes.iter().map(|volume| &volume.uid).collect();
         let lost: BTreeMap<&String, &MarkedVolume> =
             volumes.iter().filter(|volume| !volume.losses.is_empty()).map(|volume| (&volume.uid, volume)).collect();
@@ -102,7 +91,7 @@ impl ReactionMemory {
         let clock = self.clock.look(self.interval, now);
         let lately = self.lately(volumes, now.wall);
         let (ended, refused) = (self.ended.values().cloned().collect(), self.refused.clone());
-        ReactionTimes { seen, calm, clock, lately, ended, refused }
+        ReactionPast { seen, calm, clock, lately, ended, refused }
     }
 
     /// How many have begun within an hour.

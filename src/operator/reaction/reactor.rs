@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::decide::decide;
 use super::live::EvictionAnswer;
 use super::marked::{MarkedVolume, marked_volumes};
-use super::memory::{ReactionMemory, ReactionTimes};
+use super::memory::ReactionMemory;
 use super::perform::{DeedOutcome, Performer};
 use super::reader::LiveReader;
 use super::report;
@@ -172,10 +172,9 @@ impl Reactor {
         let mut volumes = marked_volumes(cluster, &self.own.classes.all(), now.wall);
         memory.sort(&mut volumes);
         let nodes = NodeTally::of(cluster, &volumes, now.wall);
-        let ReactionTimes { seen, calm, clock, lately, ended, refused } =
-            memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
+        let past = memory.take_in(&volumes, nodes, settings.max_bad_nodes, now);
         let live = [].into();
-        ReactionView { now: now.wall, settings, volumes, nodes, seen, calm, clock, lately, ended, refused, live }
+        ReactionView { now: now.wall, settings, volumes, nodes, past, live }
     }
 
     /// Decides, reads what the decision asks for, and decides again.

@@ -72,6 +72,13 @@ impl ReactionRecord {
         Self { ended: Some(ReactionEnd { at, how }), ..self.clone() }
     }
 
+    /// Whether it may be a claim of the same pod, by the names that a StatefulSet gives its claims. Another set may have a
+    /// longer name that ends so.
+    pub fn may_be_of_pod(&self, claim: &ClaimUid) -> bool {
+        self.claim.namespace == claim.namespace
+            && claim.name.strip_suffix(&self.pod).is_some_and(|stem| stem.ends_with('-'))
+    }
+
     /// The value of the annotation.
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -11,7 +11,7 @@ use super::live::{ClaimFacts, EvictionAnswer, LiveFacts, NamespaceFacts, PodFact
 use super::marked::{ClassFacts, HomeState, MarkedVolume};
 use super::settings::{ReactionMode, ReactionSettings};
 use super::tally::NodeTally;
-use super::view::ReactionView;
+use super::view::{ReactionPast, ReactionView};
 use crate::health::HealthReason;
 use crate::operator::persistent_volume::object::Backing;
 use crate::operator::steady::Lasting;
@@ -121,12 +121,14 @@ pub fn view(volumes: Vec<MarkedVolume>) -> ReactionView {
         now: now(),
         settings: settings(),
         nodes: NodeTally { bad: 1, all: 20 },
-        seen: volumes.iter().map(|volume| (volume.uid.clone(), Lasting::Yes(()))).collect(),
-        calm: Lasting::Yes(()),
-        clock: Lasting::Yes(()),
-        lately: volumes.iter().filter(|volume| volume.reacted.is_some()).count(),
-        ended: Vec::new(),
-        refused: BTreeSet::new(),
+        past: ReactionPast {
+            seen: volumes.iter().map(|volume| (volume.uid.clone(), Lasting::Yes(()))).collect(),
+            calm: Lasting::Yes(()),
+            clock: Lasting::Yes(()),
+            lately: volumes.iter().filter(|volume| volume.reacted.is_some()).count(),
+            ended: Vec::new(),
+            refused: BTreeSet::new(),
+        },
         live: volumes.iter().map(|volume| (volume.uid.clone(), live(volume))).collect::<BTreeMap<_, _>>(),
         volumes,
     }

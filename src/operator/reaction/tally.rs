@@ -1,10 +1,8 @@
 //! How many nodes are bad: many at once are more likely a split of the network than the death of as many disks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 
 use super::marked::{HomeState, MarkedVolume, home_state};
 use crate::device::NodeName;
@@ -23,8 +21,7 @@ impl NodeTally {
     /// Of the nodes that have a DevicePool or a marked volume. Bad is a node that is not ready, one whose agent does not
     /// answer, and one with a volume that is lost, whether anybody chose it or not, but for those that were dealt with (Released).
     pub fn of(view: &View, marked: &[MarkedVolume], now: Timestamp) -> Self {
-        let nodes: BTreeMap<NodeName, &Node> =
-            view.nodes.iter().map(|node| (node.name_any().into(), node.as_ref())).collect();
+        let nodes = view.nodes_by_name();
         let mut all: BTreeSet<NodeName> = marked.iter().map(|volume| volume.node.clone()).collect();
         let mut bad: BTreeSet<NodeName> = marked.iter().filter(|volume| is_bad(volume, now)).map(node_of).collect();
         for pool in &view.pools {

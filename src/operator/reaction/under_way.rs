@@ -5,7 +5,7 @@ use super::gates;
 use super::in_flight::{InFlight, is_within};
 use super::live::{LiveFacts, PodFacts, SetFacts};
 use super::marked::MarkedVolume;
-use super::record::{RETAIN, ReactionRecord};
+use super::record::{ClaimUid, RETAIN, ReactionRecord};
 use super::settings::ReactionMode;
 use super::view::{Deed, PodRef, ReactionView};
 use super::why::Why;
@@ -42,7 +42,9 @@ pub fn next(
         (_, _, Some(pod)) if pod.is_deleted => Deed::Report(Why::WaitsForPod),
         (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Report(Why::Paused),
         (_, _, Some(_)) if is_other_claim_alive(volume, record, view) => Deed::Report(Why::WaitsForClaim),
-        (_, _, Some(pod)) if !pod.uses_claim && !set.makes(record) => Deed::Stop(record.clone(), Why::NotFromTemplate),
+        (_, _, Some(pod)) if !pod.uses_claim && !is_made(&record.claim, set, pod) => {
+            Deed::Stop(record.clone(), Why::NotFromTemplate)
+        }
         (_, _, Some(pod)) if !pod.uses_claim => Deed::Report(Why::NoPod),
         // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the set look.
         (_, _, Some(pod)) => match may_go(pod, live, record, view) {
@@ -87,7 +89,7 @@ fn claim_lives(
     if view.nodes.are_many(view.settings.max_bad_nodes) {
         return cancel(Why::ManyNodesBad);
     }
-    if view.refused.contains(&volume.uid) {
+    if view.past.refused.contains(&volume.uid) {
         return cancel(Why::Refused);
     }
     // A controller that has just taken over knows too little yet, to go on or to take it back.
@@ -96,7 +98,7 @@ fn claim_lives(
         let is_late = !is_within(record.began, view.now, view.settings.recover_after * 2);
         return if is_late { cancel(Why::Recovering) } else { Deed::Report(Why::Recovering) };
     }
-    if view.clock != Lasting::Yes(()) {
+    if view.past.clock != Lasting::Yes(()) {
         return Deed::Report(Why::ClockJumped);
     }
     if let Err(why) = gates::lost(volume, view) {
@@ -136,23 +138,16 @@ fn is_other_claim_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &R
                 && view.live.get(&other.uid).is_none_or(claim_lives)
         }
         Some(Err(_)) => false,
-        None => may_begin && other.class.is_chosen && !other.is_paused && other.is_bound() && is_of_pod(other, record),
+        None => {
+            let is_lost = other.is_bound() && !other.losses.is_empty();
+            let is_its = gates::claim_of(other).is_some_and(|claim| record.may_be_of_pod(&claim));
+            may_begin && is_lost && is_its && other.class.is_chosen && !other.is_paused
+        }
     })
 }
 
-/// By the name that a StatefulSet gives its claims.
-fn is_of_pod(other: &MarkedVolume, record: &ReactionRecord) -> bool {
-    let claim = gates::claim_of(other).filter(|claim| claim.namespace == record.claim.namespace);
-    let is_named =
-        claim.is_some_and(|claim| claim.name.strip_suffix(&record.pod).is_some_and(|stem| stem.ends_with('-')));
-    is_named && !other.losses.is_empty()
-}
-
-impl SetFacts {
-    /// Whether the claim is one of those that it makes for its pods.
-    fn makes(&self, record: &ReactionRecord) -> bool {
-        self.templates.iter().any(|template| format!("{template}-{}", record.pod) == record.claim.name)
-    }
+fn is_made(claim: &ClaimUid, set: &SetFacts, pod: &PodFacts) -> bool {
+    set.claims_of(&pod.name).any(|name| name == claim.name)
 }
 
 impl PodFacts {

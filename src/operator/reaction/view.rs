@@ -20,6 +20,14 @@ pub struct ReactionView {
     /// In the order in which they are looked at: those whose last look is longest ago first.
     pub volumes: Vec<MarkedVolume>,
     pub nodes: NodeTally,
+    pub past: ReactionPast,
+    /// What was read in this pass.
+    pub live: BTreeMap<String, LiveFacts>,
+}
+
+/// What this process remembers.
+#[derive(Debug)]
+pub struct ReactionPast {
     /// Whether this process has seen the volume lost for the interval, its node being as it is now.
     pub seen: BTreeMap<String, Lasting<()>>,
     /// Whether the bad nodes have been few for the interval.
@@ -32,8 +40,6 @@ pub struct ReactionView {
     pub ended: Vec<ReactionRecord>,
     /// Those of which a step was refused for another reason than a budget.
     pub refused: BTreeSet<String>,
-    /// What was read in this pass.
-    pub live: BTreeMap<String, LiveFacts>,
 }
 
 /// A pod as it was read: another one of that name, or a later state of this one, is not meant.

@@ -136,7 +136,7 @@ fn held(why: Why) -> Option<ReactionView> {
         Why::NodeNotFenced => with(&|volume| volume.home = HomeState::NotReady),
         Why::NodeIsBack => with(&|volume| volume.losses = [HealthReason::NodeNotReady].into()),
         Why::NobodyKnows => with(&|volume| volume.home = HomeState::Silent),
-        Why::ClockJumped => view_with(&|view| view.clock = WAIT),
+        Why::ClockJumped => view_with(&|view| view.past.clock = WAIT),
         Why::ManyNodesBad => view_with(&|view| view.nodes = NodeTally { bad: 3, all: 20 }),
         Why::TooManyAtOnce => view(vec![volume.clone(), with_record(lost("b", 0))]),
         Why::TooManyInAnHour => {
@@ -315,7 +315,7 @@ fn a_volume_that_is_well_again_or_may_not_go_is_cancelled_before_its_claim_goes_
 
     // A controller that has just taken over.
     let mut new = view(vec![volume]);
-    new.seen.clear();
+    new.past.seen.clear();
     assert_eq!(deed(&new), Deed::Report(Why::Recovering));
 
     let gone = |live: &mut LiveFacts| live.claim.as_mut().expect("set").is_deleted = true;
@@ -384,7 +384,7 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
     log.uid = "log".to_owned();
     let view_of = |log: &MarkedVolume, data_live: LiveFacts| {
         let mut view = view(vec![data.clone()]);
-        view.seen.insert("log".to_owned(), Lasting::Yes(()));
+        view.past.seen.insert("log".to_owned(), Lasting::Yes(()));
         view.live.insert("log".to_owned(), of_log(log));
         view.live.insert(data.uid.clone(), data_live);
         view.volumes.push(log.clone());
@@ -525,7 +525,7 @@ fn the_next_pod_of_a_set_waits_for_an_hour_after_the_last_one() {
     assert!(matches!(ended(-480, HowEnded::Finished), Deed::Begin(_)), "a clock was wrong");
     let mut deleted = view(vec![lost("a", 1)]);
     let record = with_record(lost("a", 0)).record.and_then(Result::ok).expect("begun");
-    deleted.ended = vec![record.ended(HowEnded::Finished, minutes_ago(10))];
+    deleted.past.ended = vec![record.ended(HowEnded::Finished, minutes_ago(10))];
     assert_eq!(deed(&deleted), Deed::Report(Why::SetBusy), "its PersistentVolume was deleted since");
     assert!(matches!(ended(1, HowEnded::Cancelled), Deed::Begin(_)), "nothing was moved");
 }
@@ -560,7 +560,7 @@ fn a_ready_pod_is_not_evicted_while_others_of_its_set_are_away() {
         live.claim.as_mut().expect("set").is_deleted = true;
         live.pods[0].is_ready = true;
     });
-    many.calm = WAIT;
+    many.past.calm = WAIT;
     assert_eq!(deed(&many), Deed::Report(Why::ManyNodesBad));
     assert!(matches!(with(false, false), Deed::Evict(_)), "it does not");
 }
@@ -604,7 +604,7 @@ fn a_claim_that_the_set_does_not_make_any_more_ends_it() {
 #[test]
 fn a_node_that_comes_and_goes_does_not_hold_the_place_of_others() {
     let mut view = view(vec![with_record(lost("a", 1))]);
-    view.seen.insert("pv-a-1".to_owned(), WAIT);
+    view.past.seen.insert("pv-a-1".to_owned(), WAIT);
     assert_eq!(deed(&view), Deed::Report(Why::Recovering));
     let Some(Ok(record)) = &mut view.volumes[0].record else { panic!("begun") };
     record.began = minutes_ago(11);
@@ -614,6 +614,6 @@ fn a_node_that_comes_and_goes_does_not_hold_the_place_of_others() {
 #[test]
 fn a_refused_step_is_taken_back() {
     let mut view = view(vec![with_record(lost("a", 1))]);
-    view.refused.insert("pv-a-1".to_owned());
+    view.past.refused.insert("pv-a-1".to_owned());
     assert!(matches!(deed(&view), Deed::Cancel(_, Why::Refused)));
 }
