@@ -13,6 +13,8 @@ mod data_path;
 mod discovery;
 #[path = "peers/driver.rs"]
 mod driver;
+#[path = "peers/health.rs"]
+mod health;
 #[path = "peers/lab.rs"]
 mod lab;
 #[path = "figures/machine.rs"]
@@ -46,11 +48,12 @@ use crate::report::Page;
 /// A part of the run, by the name that chooses it: `cargo bench --bench peers -- memory`.
 type Group = (&'static str, fn(&Lab, &mut Report) -> Result<()>);
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     ("provisioning", provisioning::measure),
     ("discovery", discovery::measure),
     ("data-path", data_path::measure),
     ("memory", memory::measure),
+    ("health", health::measure),
 ];
 
 const PAGE: Page = Page {

@@ -1,4 +1,6 @@
-//! What the kernel says of a process: its memory.
+//! What the kernel says of a process: its memory, and the processor time that it used.
+
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
@@ -25,6 +27,16 @@ impl Memory {
             highest: mebibytes(&status, "VmHWM:")?,
         })
     }
+}
+
+/// Of all its threads, also of those that ended; in steps of 10 ms (proc_pid_stat(5), utime and stime).
+pub fn processor_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    // The name of the program may have spaces and brackets.
+    let (_, fields) = text.rsplit_once(") ").ok_or_else(|| anyhow!("{path} has no name"))?;
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 fn mebibytes(text: &str, field: &str) -> Result<f64> {

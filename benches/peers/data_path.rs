@@ -78,7 +78,7 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let published = block_on(async {
         let client = driver.client().await?;
         let (id, _) = client.create("data-path", length, Usage::Block).await?;
-        client.publish(lab, &id).await
+        client.publish(lab, &id, Usage::Block).await
     })?;
     let volume = Range { device: &published, offset: 0, length };
     let raw = Range { device: disk.path(), offset: start_of_volume(&disk, &published)?, length };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use localpool::csi::proto::identity_client::IdentityClient;
 use localpool::csi::proto::node_client::NodeClient;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
 use localpool::csi::proto::{
-    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, ProbeRequest, VolumeCapability,
+    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, NodeGetVolumeStatsRequest,
+    NodePublishVolumeRequest, NodeStageVolumeRequest, ProbeRequest, VolumeCapability,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -153,7 +153,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 impl Client {
-    async fn connect(socket: &std::path::Path) -> Result<Self> {
+    async fn connect(socket: &Path) -> Result<Self> {
         let socket = socket.to_owned();
         let connector = tower::service_fn(move |_| {
             let socket = socket.clone();
@@ -214,16 +214,22 @@ impl Client {
         Ok(())
     }
 
-    /// Stages and publishes a raw block volume; gives the node that a pod would have.
-    pub async fn publish(&self, lab: &Lab, id: &str) -> Result<PathBuf> {
-        let (staging, target) = (lab.path("staging"), lab.path("published"));
+    /// Where `publish` has the volume staged.
+    pub fn staging(lab: &Lab, id: &str) -> PathBuf {
+        lab.path("staging").join(id)
+    }
+
+    /// Stages and publishes a volume; gives the path that a pod would have.
+    pub async fn publish(&self, lab: &Lab, id: &str, usage: Usage) -> Result<PathBuf> {
+        let (staging, target) = (Self::staging(lab, id), lab.path("published").join(id));
         fs::create_dir_all(&staging)?;
+        fs::create_dir_all(lab.path("published"))?;
         let path_text = |path: &PathBuf| path.display().to_string();
         let mut node = NodeClient::new(self.channel.clone());
         let stage = NodeStageVolumeRequest {
             volume_id: id.to_owned(),
             staging_target_path: path_text(&staging),
-            volume_capability: Some(capability(Usage::Block)),
+            volume_capability: Some(capability(usage)),
             ..Default::default()
         };
         node.node_stage_volume(stage).await.map_err(words("NodeStageVolume"))?;
@@ -231,11 +237,24 @@ impl Client {
             volume_id: id.to_owned(),
             staging_target_path: path_text(&staging),
             target_path: path_text(&target),
-            volume_capability: Some(capability(Usage::Block)),
+            volume_capability: Some(capability(usage)),
             ..Default::default()
         };
         node.node_publish_volume(publish).await.map_err(words("NodePublishVolume"))?;
         Ok(target)
+    }
+
+    /// Whether NodeGetVolumeStats reports the volume as abnormal.
+    pub async fn is_abnormal(&self, id: &str, target: &Path) -> Result<bool> {
+        let request = NodeGetVolumeStatsRequest {
+            volume_id: id.to_owned(),
+            volume_path: target.display().to_string(),
+            ..Default::default()
+        };
+        let mut node = NodeClient::new(self.channel.clone());
+        let answer = node.node_get_volume_stats(request).await.map_err(words("NodeGetVolumeStats"))?;
+        let condition = answer.into_inner().volume_condition;
+        Ok(condition.ok_or_else(|| anyhow!("NodeGetVolumeStats answers without a condition"))?.abnormal)
     }
 }
 

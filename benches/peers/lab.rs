@@ -116,6 +116,10 @@ impl Disk {
         &self.path
     }
 
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
     pub fn text(&self) -> &str {
         self.path.to_str().expect("losetup printed it as text")
     }

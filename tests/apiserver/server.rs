@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,12 +29,19 @@ pub struct Server {
 }
 
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-/// The leader writes to all objects, those of other tests too.
-static TURN: RwLock<()> = RwLock::new(());
+/// The servers of the tests that run alone: the leader writes to all objects, those of other tests too.
+static LONE: Mutex<Lone> = Mutex::new(Lone { idle: Vec::new(), taken: 0 });
+static LONE_IS_FREE: Condvar = Condvar::new();
+const LONE_AT_MOST: usize = 3;
 
-pub enum Turn {
-    Shared(#[allow(dead_code, reason = "it is held, not used")] RwLockReadGuard<'static, ()>),
-    Alone(#[allow(dead_code, reason = "it is held, not used")] RwLockWriteGuard<'static, ()>),
+struct Lone {
+    idle: Vec<Arc<Server>>,
+    taken: usize,
+}
+
+/// The right of one test to one of these servers.
+struct Turn {
+    server: Option<Arc<Server>>,
 }
 
 /// Gets a cluster for a test, or ends the test if there is no program for one.
@@ -52,34 +59,12 @@ macro_rules! cluster {
 pub struct Cluster {
     pub client: Client,
     pub server: Arc<Server>,
-    _turn: Turn,
+    _turn: Option<Turn>,
 }
 
 /// A cluster that other tests use at the same time.
 pub async fn shared() -> Option<Cluster> {
     let program = program()?;
-    let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
-    Some(with(program, turn).await)
-}
-
-/// The same, while no other test uses it.
-pub async fn alone() -> Option<Cluster> {
-    let program = program()?;
-    let turn = Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner));
-    Some(with(program, turn).await)
-}
-
-/// A fresh cluster, which does not know our kinds of objects.
-pub async fn fresh() -> Option<Cluster> {
-    let program = program()?;
-    let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
-    let server = Arc::new(Server::start(&program));
-    let client = server.client().await;
-    ready(&client).await;
-    Some(Cluster { client, server, _turn: turn })
-}
-
-async fn with(program: PathBuf, turn: Turn) -> Cluster {
     let server = {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
@@ -88,10 +73,57 @@ async fn with(program: PathBuf, turn: Turn) -> Cluster {
             server
         })
     };
+    Some(with(server, None).await)
+}
+
+/// One that no other test uses at the same time.
+pub async fn alone() -> Option<Cluster> {
+    let turn = Turn::take(&program()?);
+    let server = turn.server.clone().expect("it was taken");
+    Some(with(server, Some(turn)).await)
+}
+
+/// A fresh cluster, which does not know our kinds of objects.
+pub async fn fresh() -> Option<Cluster> {
+    let program = program()?;
+    let server = Arc::new(Server::start(&program));
+    let client = server.client().await;
+    ready(&client).await;
+    Some(Cluster { client, server, _turn: None })
+}
+
+async fn with(server: Arc<Server>, turn: Option<Turn>) -> Cluster {
     let client = server.client().await;
     ready(&client).await;
     crds::apply(client.clone(), Ownership::Respect).await.expect("the CRDs are served");
     Cluster { client, server, _turn: turn }
+}
+
+impl Turn {
+    fn take(program: &Path) -> Self {
+        let lone = LONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |lone: &mut Lone| lone.idle.is_empty() && lone.taken == LONE_AT_MOST;
+        let mut lone = LONE_IS_FREE.wait_while(lone, full).unwrap_or_else(PoisonError::into_inner);
+        lone.taken += 1;
+        let idle = lone.idle.pop();
+        drop(lone);
+        let mut turn = Self { server: idle };
+        turn.server.get_or_insert_with(|| Arc::new(Server::start(program)));
+        turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut lone = LONE.lock().unwrap_or_else(PoisonError::into_inner);
+        lone.taken -= 1;
+        lone.idle.extend(self.server.take());
+        // The last one: nobody else is there to end them.
+        let ended = if lone.taken == 0 { std::mem::take(&mut lone.idle) } else { Vec::new() };
+        drop(lone);
+        LONE_IS_FREE.notify_one();
+        drop(ended);
+    }
 }
 
 fn program() -> Option<PathBuf> {

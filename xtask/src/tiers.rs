@@ -108,7 +108,8 @@ impl Tests {
                 return Ok(());
             }
         };
-        let environment = [("LOCALPOOL_CLUSTER_BIN", cluster.as_str())];
+        // These tests wait most of the time.
+        let environment = [("LOCALPOOL_CLUSTER_BIN", cluster.as_str()), ("RUST_TEST_THREADS", "4")];
         self.cargo_tier(Tier::Apiserver, "apiserver", &TARGETS_OF_APISERVER, &[], &environment)
     }
 
