@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::operator::persistent_volume::object;
 use crate::operator::store::Store;
+use crate::operator::stores::{Changes, Stores};
 use crate::operator::watch::{Watched, decoded, keep};
 
 /// What the leader knows of the cluster besides `Stores`.
@@ -31,5 +32,43 @@ impl LeaderStores {
         let watched = Watched::all(Api::all(client.clone()), "StorageClasses");
         watches.spawn(keep(classes.clone(), watched, decoded));
         Self { volumes, classes, _watches: Arc::new(watches) }
+    }
+
+    pub fn are_synced(&self) -> bool {
+        self.volumes.is_synced() && self.classes.is_synced()
+    }
+
+    /// Signals each change of any object from now on, also of those that all replicas watch.
+    pub fn changes(&self, stores: &Stores) -> Changes {
+        stores.changes().and(self.volumes.changes()).and(self.classes.changes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_wakes_whoever_waits_for_a_change_also_the_one_that_is_read_last() {
+        let own = LeaderStores {
+            volumes: Store::new(object::is_same),
+            classes: Store::new(|a, b| a == b),
+            _watches: Arc::new(JoinSet::new()),
+        };
+        let stores = Stores::default();
+        let mut changes = own.changes(&stores);
+        let mut wakes = |read: &dyn Fn()| {
+            changes.mark_unchanged();
+            let before = changes.next().now_or_never().is_some();
+            read();
+            (before, changes.next().now_or_never().is_some())
+        };
+        assert_eq!(wakes(&|| drop(stores.pools.replace(Vec::new()))), (false, true));
+        assert_eq!(wakes(&|| drop(own.volumes.replace(Vec::new()))), (false, true));
+        assert!(!own.are_synced());
+        assert_eq!(wakes(&|| drop(own.classes.replace(Vec::new()))), (false, true));
+        assert!(own.are_synced());
     }
 }

@@ -1,5 +1,6 @@
 //! What the controller knows of the cluster, by watches.
 
+use futures::future::select_all;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -64,14 +65,20 @@ impl Stores {
     /// Signals each change of any object from now on.
     pub fn changes(&self) -> Changes {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
-        Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
+        Changes(vec![volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
     }
 }
 
 /// Signals changes of any kind of object.
-pub struct Changes([watch::Receiver<StoreState>; 5]);
+pub struct Changes(Vec<watch::Receiver<StoreState>>);
 
 impl Changes {
+    /// Those of another store as well.
+    pub fn and(mut self, other: watch::Receiver<StoreState>) -> Self {
+        self.0.push(other);
+        self
+    }
+
     /// Marks all changes so far as known.
     pub fn mark_unchanged(&mut self) {
         for kind in &mut self.0 {
@@ -81,14 +88,7 @@ impl Changes {
 
     /// Waits for a change after those that were waited for or marked.
     pub async fn next(&mut self) {
-        let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
         // A store ends only when the process does.
-        let _ = tokio::select! {
-            changed = volumes.changed() => changed,
-            changed = pools.changed() => changed,
-            changed = nodes.changed() => changed,
-            changed = sets.changed() => changed,
-            changed = local_volumes.changed() => changed,
-        };
+        let _ = select_all(self.0.iter_mut().map(|kind| Box::pin(kind.changed()))).await;
     }
 }

@@ -52,6 +52,7 @@ pub async fn offering(client: &Client, mib: u64) -> (Stage, String, SimNode) {
     let stage = Stage::new(client).await;
     let label = unique("sim");
     set(client, &label).await;
+    stage.known(|caches| caches.sets.get(&format!("default/{label}")).is_some()).await;
     let node = SimNode::start(&stage, &unique("sim"), &label, mib).await;
     // The size minus label and tables.
     offers(&stage, &node.name, mib - 12).await;

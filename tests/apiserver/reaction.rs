@@ -91,6 +91,10 @@ impl Writes {
         let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
     }
 
+    fn holds(&self) -> bool {
+        *self.held.borrow()
+    }
+
     async fn is_held(&self) {
         let mut held = self.held.subscribe();
         let waited = tokio::time::timeout(crate::agent::PATIENCE, held.wait_for(|held| *held)).await;
@@ -157,6 +161,12 @@ async fn told(client: &Client, name: &str, reason: &str, word: &str) {
     until(&format!("{reason} {word} about {name}"), found).await;
 }
 
+async fn until_some(look: impl AsyncFn() -> Option<()>) {
+    while look().await.is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Several passes.
 async fn a_while() {
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -202,9 +212,10 @@ async fn a_controller_killed_between_any_two_steps_resumes() {
         for _ in 0..20 {
             let writes = Writes::new(1, stop);
             let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
-            tokio::select! {
-                () = writes.is_held() => {}
-                () = until("it is whole", async || is_whole(&scene, &first).await) => {}
+            let goes_on = async || if writes.holds() { Some(()) } else { is_whole(&scene, &first).await };
+            if tokio::time::timeout(crate::agent::PATIENCE, until_some(goes_on)).await.is_err() {
+                let (state, condition, claim) = (scene.state().await, scene.condition().await, scene.claim().await);
+                panic!("after {all:?} and {:?} it is stuck: {state:?}, {condition:?}, {claim:?}", writes.done());
             }
             drop(reactor);
             all.extend(writes.done());
@@ -373,7 +384,9 @@ async fn two_leaders_at_once_delete_one_claim_once() {
         a_while().await;
         let all: Vec<String> = all.iter().flat_map(|writes| writes.done()).collect();
         let count = |what: &str| all.iter().filter(|write| *write == what).count();
-        assert_eq!((count(BEGIN), count(DELETE_CLAIM), count(EVICT)), (2, 1, 2), "{all:?}");
+        assert_eq!((count(BEGIN), count(DELETE_CLAIM)), (2, 1), "{all:?}");
+        // Both may evict the same pod at the same moment; the request has its UID.
+        assert!((2..=4).contains(&count(EVICT)), "{all:?}");
         drop(both);
         clean(&scene).await;
     }

@@ -83,13 +83,12 @@ impl Monitor {
 
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let (mut changes, mut volumes) = (self.stores.changes(), self.volumes.changes());
+        let mut changes = self.stores.changes().and(self.volumes.changes());
         let (mut refusals, mut planner) = (Refusals::new(), Planner::new(self.grace, self.reserve.clone()));
         let began = Instant::now();
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
-            volumes.mark_unchanged();
             let due = match self.stores.are_synced() && self.volumes.is_synced() {
                 true => {
                     let now = began.elapsed();
@@ -101,13 +100,7 @@ impl Monitor {
                 false => None,
             };
             let again = due.unwrap_or(Duration::MAX);
-            let _ = tokio::time::timeout(again, async {
-                tokio::select! {
-                    () = changes.next() => {}
-                    _ = volumes.changed() => {}
-                }
-            })
-            .await;
+            let _ = tokio::time::timeout(again, changes.next()).await;
             tokio::time::sleep(SETTLE).await;
         }
     }
@@ -115,13 +108,8 @@ impl Monitor {
     /// Returns when there is something to do even if nothing changes.
     async fn perform(&self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
         self.count(&plan);
-        let MarkPlan { changes, reservations, watch_lists, volumes, due, .. } = plan;
-        let changes = changes.into_iter().map(|(volume, change)| PlannedWrite::Marks(volume, change));
-        let reservations = reservations.into_iter().map(|(volume, change)| PlannedWrite::Reservation(volume, change));
-        let lists = watch_lists.into_iter().map(|(pool, list)| PlannedWrite::WatchList(pool, list));
-        let volumes = volumes.changes.into_iter().map(|(volume, change)| PlannedWrite::Volume(volume, change));
-        let all = changes.chain(reservations).chain(lists).chain(volumes).collect();
-        let (writes, waiting) = refusals.select(all, PlannedWrite::key, WRITES, now);
+        let due = plan.due;
+        let (writes, waiting) = refusals.select(PlannedWrite::all_of(plan), PlannedWrite::key, WRITES, now);
         let (mut failed, mut written) = (false, false);
         for write in writes {
             let done = self.carry_out(&write).await;
@@ -261,6 +249,18 @@ enum PlannedWrite {
 }
 
 impl PlannedWrite {
+    /// What people and agents wait for comes first: the marks of a rack that fails at once take minutes.
+    fn all_of(plan: MarkPlan) -> Vec<Self> {
+        let MarkPlan { changes, reservations, watch_lists, volumes, .. } = plan;
+        let lists = watch_lists.into_iter().map(|(pool, list)| Self::WatchList(pool, list));
+        let volumes = volumes.changes.into_iter().map(|(volume, change)| Self::Volume(volume, change));
+        let (orders, volumes): (Vec<_>, Vec<_>) =
+            volumes.partition(|write| matches!(write, Self::Volume(_, VolumeChange::CarryOut(_))));
+        let reservations = reservations.into_iter().map(|(volume, change)| Self::Reservation(volume, change));
+        let changes = changes.into_iter().map(|(volume, change)| Self::Marks(volume, change));
+        orders.into_iter().chain(lists).chain(reservations).chain(changes).chain(volumes).collect()
+    }
+
     /// By which it is known whether it was refused: marks and the reservation of one volume are two.
     fn key(&self) -> Option<String> {
         match self {
@@ -283,3 +283,6 @@ impl Drop for Monitor {
         self.metrics.unclaimed.set(0);
     }
 }
+
+#[cfg(test)]
+mod tests;

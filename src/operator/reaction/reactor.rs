@@ -120,23 +120,18 @@ impl Reactor {
 
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let (mut changes, mut volumes) = (self.stores.changes(), self.own.volumes.changes());
+        let mut changes = self.own.changes(&self.stores);
         let mut memory = ReactionMemory::new(&self.settings);
         let (mut refusals, began) = (Refusals::new(), Instant::now());
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
-            volumes.mark_unchanged();
-            let is_synced = self.stores.are_synced() && self.own.volumes.is_synced() && self.own.classes.is_synced();
-            let next = match is_synced {
+            let next = match self.stores.are_synced() && self.own.are_synced() {
                 true => self.pass(&mut memory, &mut refusals, began.elapsed()).await,
                 false => NextPass::WithAChange,
             };
             if next == NextPass::WithAChange {
-                tokio::select! {
-                    () = changes.next() => {}
-                    _ = volumes.changed() => {}
-                }
+                changes.next().await;
             }
             tokio::time::sleep(if next == NextPass::Soon { self.pace.next } else { self.pace.waiting }).await;
         }
