@@ -33,6 +33,7 @@ pub struct Metrics {
     pub unclaimed: IntGauge,
     pub reaction: ReactionMetrics,
     silent: IntGauge,
+    deleted: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how many times it wrote something, and how many of these writes failed.
@@ -59,6 +60,9 @@ impl Metrics {
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
         registry.register(Box::new(accepted.clone()))?;
+        let oldest = "Deletion time of the PoolVolume that was deleted first and still exists; 0 if there is none.";
+        let oldest = IntGauge::with_opts(opts("deletion_timestamp_seconds", oldest))?;
+        registry.register(Box::new(oldest.clone()))?;
         let silent = "Nodes that exist and whose agent does not answer, as their DevicePools say.";
         let silent = IntGauge::with_opts(opts("silent_agents", silent))?;
         registry.register(Box::new(silent.clone()))?;
@@ -84,6 +88,7 @@ impl Metrics {
             unclaimed,
             reaction,
             silent,
+            deleted: oldest,
             deleted_sets,
             leader,
             writes,
@@ -121,6 +126,8 @@ impl Metrics {
         let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
         let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));
         self.accepted.set(made.min().unwrap_or(0));
+        let deleted = all.iter().filter_map(|volume| volume.metadata.deletion_timestamp.as_ref());
+        self.deleted.set(deleted.map(|time| time.0.as_second()).min().unwrap_or(0));
         // Of a deleted node nobody expects an answer: its volumes have an alert of their own.
         let is_silent = |pool: &DevicePool| silence(pool).is_some() && stores.nodes.get(&pool.node()).is_some();
         self.silent.set(signed(stores.pools.all().iter().filter(|pool| is_silent(pool)).count()));
@@ -188,6 +195,21 @@ mod tests {
         assert_eq!(refresh(vec![conflict.clone()], Some(node())), [("Conflict".to_owned(), 1.0)]);
         assert_eq!(refresh(vec![conflict], None), [("NodeGone".to_owned(), 1.0)]);
         assert_eq!(refresh(vec![], Some(node())), []);
+    }
+
+    #[test]
+    fn the_volume_that_was_deleted_first_and_still_exists_tells_since_when() {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        let mut volumes = [Phase::Ready, Phase::Deleting, Phase::Deleting].map(in_phase);
+        for (at, time) in ["", "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"].into_iter().enumerate() {
+            volumes[at].metadata.name = Some(at.to_string());
+            volumes[at].metadata.deletion_timestamp = time.parse().ok().map(Time);
+        }
+        let volumes = crate::operator::store::Store::of(volumes, |_, _| false);
+        metrics.refresh(&Stores { volumes, ..Stores::default() });
+        assert_eq!(metrics.deleted.get(), 1_767_225_600);
+        metrics.refresh(&Stores::default());
+        assert_eq!(metrics.deleted.get(), 0);
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::choose::DiskOffer;
 use super::erase::samples_are_zero;
+use super::erasure::ErasureCount;
 use super::error::{BareError, StoreError};
 use super::extents::ExtentSet;
 use super::journal::BareClaim;
@@ -42,9 +42,7 @@ pub struct BareDevice {
     journal: Arc<JournalStore>,
     lock: DeviceLock<BareState>,
     pub worker: WorkerFlag,
-    /// How many deleted volumes were erased, and how many bytes of such.
-    erased: AtomicU64,
-    erased_bytes: AtomicU64,
+    erased: ErasureCount,
 }
 
 /// What can be said of it now.
@@ -132,8 +130,8 @@ impl BareDevice {
             is_wanted: false,
             held: None,
         };
-        let (worker, erased, erased_bytes) = (WorkerFlag::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Self { id, host, journal, lock: DeviceLock::new(state), worker, erased, erased_bytes }
+        let (worker, erased) = (WorkerFlag::default(), ErasureCount::default());
+        Self { id, host, journal, lock: DeviceLock::new(state), worker, erased }
     }
 
     /// What there is to see, whoever has the lock.
@@ -162,6 +160,7 @@ impl BareDevice {
         let claim = self.claim().ok()?;
         let shown = self.shown();
         let taken = claim.volume.is_some();
+        let left = claim.erasing.as_ref().map_or(0, |erasing| claim.size.saturating_sub(erasing.cursor));
         Some(DiskView {
             id: self.id.clone(),
             path: shown.path(),
@@ -171,8 +170,7 @@ impl BareDevice {
             size: claim.size,
             free: if taken || claim.erasing.is_some() { 0 } else { claim.size },
             erasing: if claim.erasing.is_some() { claim.size } else { 0 },
-            erased: self.erased.load(Ordering::SeqCst),
-            erased_bytes: self.erased_bytes.load(Ordering::SeqCst),
+            erasure: self.erased.view(left),
             volumes: usize::from(taken),
             partitions: 0,
             standing: shown.standing.clone(),

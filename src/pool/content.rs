@@ -11,7 +11,8 @@ use super::extents::{ExtentSet, MIB};
 use super::layout::{MAX_VOLUMES, data_area};
 use crate::device::VolumeId;
 use crate::device::label::{
-    ERASING_TYPE, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, VOLUME_TYPE, VolumeRecord,
+    ERASING_TYPE, ErasePolicy, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, VOLUME_TYPE,
+    VolumeRecord,
 };
 use crate::host::table::{Entry, Table};
 use crate::host::{Extent, Geometry};
@@ -84,6 +85,16 @@ impl Content {
     /// Entries that wait for their erasure, with the record that says how; by number.
     pub fn erasing(&self) -> impl Iterator<Item = (u32, &Entry, Option<&EraseRecord>)> {
         self.entries(ERASING_TYPE).map(|(number, entry)| (number, entry, self.label.erasing.get(&entry.guid)))
+    }
+
+    /// Bytes of deleted volumes that are still to be zeroed.
+    pub fn to_erase(&self) -> u64 {
+        let left = |(_, entry, record): (u32, &Entry, Option<&EraseRecord>)| match record {
+            Some(record) if record.policy == ErasePolicy::None => 0,
+            Some(record) => entry.extent.end.saturating_sub(record.cursor.max(entry.extent.start)),
+            None => entry.extent.len(),
+        };
+        self.erasing().map(left).sum()
     }
 
     /// Those that somebody holds are none.

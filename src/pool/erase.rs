@@ -7,7 +7,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::disk::zero;
@@ -148,12 +147,12 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
     // Once for each chunk, as it would hit what somebody made there since.
     member.lock().disk()?.prove_unchanged()?;
     if let Some(chunk) = work.chunk {
-        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, Trace::Possible, e))?;
+        let zeroed = member.erased.timed(chunk.len(), || zero(&**disk, chunk));
+        zeroed.map_err(|e| failed(disk, "erase", chunk, Trace::Possible, e))?;
         let mut state = member.lock();
         // It may be another one by now, whose bytes these are not: the next piece is planned on what is there.
         if Arc::ptr_eq(state.disk()?.disk(), disk) {
             state.disk()?.change(|content| Ok(erase_advanced(content, work, chunk)))?;
-            member.erased_bytes.fetch_add(chunk.len(), Ordering::SeqCst);
         }
         return Ok(());
     }
@@ -165,7 +164,7 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
     if Arc::ptr_eq(state.disk()?.disk(), disk) {
         state.disk()?.finish_erase(work)?;
         if work.policy != ErasePolicy::None {
-            member.erased.fetch_add(1, Ordering::SeqCst);
+            member.erased.volume();
         }
     }
     Ok(())

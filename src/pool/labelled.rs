@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::choose::{DiskOffer, offer};
 use super::content::{Content, VolumeEntry};
 use super::disk::PoolDisk;
+use super::erasure::ErasureCount;
 use super::error::ApplyError;
 use super::extents::ExtentSet;
 use super::journal::KnownDisk;
@@ -36,9 +37,7 @@ pub struct LabelledDisk {
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
     failed: Mutex<FailedWork>,
-    /// How many deleted volumes were erased, and how many bytes of such.
-    pub(super) erased: AtomicU64,
-    pub(super) erased_bytes: AtomicU64,
+    pub(super) erased: ErasureCount,
 }
 
 /// What the disk failed of the background work since the worker last had nothing else to do.
@@ -99,8 +98,7 @@ impl LabelledDisk {
             size: content.geometry.size,
             free: content.free().total(),
             erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
-            erased: self.erased.load(Ordering::SeqCst),
-            erased_bytes: self.erased_bytes.load(Ordering::SeqCst),
+            erasure: self.erased.view(content.to_erase()),
             volumes,
             partitions: volumes + content.free_slots().count(),
             standing: shown.standing.clone(),
@@ -120,8 +118,8 @@ impl LabelledDisk {
             wanted: ExtentSet::default(),
         };
         let (worker, retries_held) = (WorkerFlag::default(), AtomicBool::new(false));
-        let (failed, erased, erased_bytes) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased, erased_bytes }
+        let (failed, erased) = (Mutex::default(), ErasureCount::default());
+        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased }
     }
 
     /// What there is to see, whoever has the lock.

@@ -6,7 +6,8 @@
 //! * `device_pool`: all members; `create`, `change`, `settle`: the verbs that `volume` calls; `whereabouts`: where a
 //!   volume is, and may be.
 //! * `labelled`: a labelled disk over its life; `bare`: a bare device; `member`: what both have in common.
-//! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `background`: that of all.
+//! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `erasure`: how far that is; `background`:
+//!   that of all.
 //! * `cordon`: which disks take no new volumes.
 //! * `view`: what others see of it; `error`: why a verb was not done.
 
@@ -21,6 +22,7 @@ mod device_pool;
 mod disk;
 mod earlier;
 mod erase;
+mod erasure;
 mod errand;
 mod error;
 mod extents;
@@ -46,6 +48,7 @@ pub use device_pool::Pool;
 pub use disk::{Opened, PoolDisk, zero};
 pub use earlier::{Earlier, LastSeen, earlier};
 pub use erase::Progress;
+pub use erasure::Erasure;
 pub use errand::ErrandKey;
 pub use error::{ApplyError, BareError, PoolError, StoreError};
 pub use journal::{BareClaim, BareVolume, JOURNAL, KnownDisk, LostClaim, LostVolume};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::cordon::Cordon;
+use super::erasure::Erasure;
 use super::journal::KnownDisk;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
@@ -61,9 +62,7 @@ pub struct DiskView {
     pub size: u64,
     pub free: u64,
     pub erasing: u64,
-    /// How many deleted volumes this process has erased there, and how many bytes of such volumes.
-    pub erased: u64,
-    pub erased_bytes: u64,
+    pub erasure: Erasure,
     pub volumes: usize,
     /// Slots, taken or free; else volumes.
     pub partitions: usize,
@@ -97,8 +96,7 @@ impl DiskView {
             size,
             free: 0,
             erasing: 0,
-            erased: 0,
-            erased_bytes: 0,
+            erasure: Erasure::default(),
             volumes: 0,
             partitions: 0,
             standing: Standing::Missing,

@@ -63,7 +63,7 @@ impl DiskMetrics {
         self.erased.reset();
         for disk in disks {
             let id = disk.id.as_str();
-            self.erased.with_label_values(&[id]).inc_by(disk.erased_bytes);
+            self.erased.with_label_values(&[id]).inc_by(disk.erasure.bytes);
             for (kind, bytes) in [("size", disk.size), ("free", disk.free), ("erasing", disk.erasing)] {
                 self.bytes.with_label_values(&[id, kind]).set(signed(bytes));
             }

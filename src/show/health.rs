@@ -3,9 +3,11 @@
 //!
 //! Takes in conditions, gives out text. Pure: prints nothing.
 
+use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::devices::{Format, ShowError};
+use crate::device::Size;
 use crate::health::{Condition, Finding};
 use crate::pool::{CORDONED, DiskView, VolumeView};
 
@@ -37,12 +39,29 @@ struct CordonRow {
     message: String,
 }
 
+/// A disk with deleted volumes that are not erased yet. Field names stay; new ones may come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErasureRow {
+    id: String,
+    path: String,
+    /// Bytes that are still to be zeroed.
+    left: u64,
+    /// Since the agent began; absent: it has zeroed nothing there yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_second: Option<u64>,
+    /// The time that it takes at this rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<u64>,
+}
+
 #[derive(Serialize)]
 struct HealthList {
     disks: usize,
     volumes: usize,
     unhealthy: Vec<HealthRow>,
     cordoned: Vec<CordonRow>,
+    erasing: Vec<ErasureRow>,
 }
 
 /// All findings, those of disks first, then all cordoned disks, with a final line end.
@@ -65,6 +84,7 @@ pub fn render(
         volumes: volumes.len(),
         unhealthy: of_disks.chain(of_volumes).collect(),
         cordoned: disks.iter().filter_map(|(view, _)| cordon_row(view)).collect(),
+        erasing: disks.iter().filter_map(|(view, _)| erasure_row(view)).collect(),
     };
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(&list).map_err(ShowError::Json)? + "\n",
@@ -93,8 +113,19 @@ fn cordon_row(view: &DiskView) -> Option<CordonRow> {
     Some(CordonRow { id, path, by: cordon.cause(), message: cordon.to_string() })
 }
 
+fn erasure_row(view: &DiskView) -> Option<ErasureRow> {
+    let erasure = Some(view.erasure).filter(|erasure| erasure.left > 0)?;
+    Some(ErasureRow {
+        id: view.id.to_string(),
+        path: view.path.display().to_string(),
+        left: erasure.left,
+        bytes_per_second: erasure.rate(),
+        seconds: erasure.remaining().map(|time| time.as_secs()),
+    })
+}
+
 fn text(list: &HealthList) -> String {
-    let HealthList { disks, volumes, unhealthy, cordoned } = list;
+    let HealthList { disks, volumes, unhealthy, cordoned, erasing } = list;
     let mut text = String::new();
     if unhealthy.is_empty() {
         text.push_str(&format!("healthy: {} and {}\n", counted(*disks, "disk"), counted(*volumes, "volume")));
@@ -109,6 +140,17 @@ fn text(list: &HealthList) -> String {
     }
     for CordonRow { id, path, by: _, message } in cordoned {
         text.push_str(&format!("disk {id} ({}): {CORDONED}: {message}\n", printed(path)));
+    }
+    for ErasureRow { id, path, left, bytes_per_second, seconds } in erasing {
+        let left = Size(*left);
+        text.push_str(&format!("disk {id} ({}): {left} of deleted volumes are still to be erased", printed(path)));
+        match (bytes_per_second, seconds) {
+            (Some(rate), Some(seconds)) => {
+                let time = SignedDuration::from_secs(i64::try_from(*seconds).unwrap_or(i64::MAX));
+                text.push_str(&format!("; at {} a second that takes {time:#}\n", Size(*rate)));
+            }
+            _ => text.push_str("; how fast is not known yet\n"),
+        }
     }
     text
 }
@@ -125,12 +167,13 @@ fn counted(count: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     use super::*;
     use crate::device::label::{Layout, SetRef};
     use crate::device::{DiskId, SetName};
     use crate::health::HealthReason;
-    use crate::pool::{Cordon, KnownDisk};
+    use crate::pool::{Cordon, Erasure, KnownDisk};
 
     fn disk() -> DiskView {
         let known = KnownDisk {
@@ -162,6 +205,26 @@ mod tests {
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
         let healthy = render(&[(disk(), Condition::default())], &[], Format::Wide).expect("it can be written");
         assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
+    }
+
+    #[test]
+    fn how_much_is_still_to_be_erased_is_said_and_how_long_that_takes_once_it_is_known() {
+        let erasing = |bytes| {
+            let erasure = Erasure { volumes: 0, bytes, time: Duration::from_secs(2), left: 90 << 30 };
+            [(DiskView { erasure, ..disk() }, Condition::default())]
+        };
+        let text = render(&erasing(0), &[], Format::Table).expect("it can be written");
+        let words = "disk gpt-1 (/dev/sda\\u{1b}): 90.0 GiB of deleted volumes are still to be erased";
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}; how fast is not known yet\n"));
+        let text = render(&erasing(2 << 30), &[], Format::Table).expect("it can be written");
+        let time = "; at 1.0 GiB a second that takes 1m 30s\n";
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}{time}"));
+        let json = render(&erasing(2 << 30), &[], Format::Json).expect("it can be written");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(
+            (&value["erasing"][0]["left"], &value["erasing"][0]["seconds"]),
+            (&(90_u64 << 30).into(), &90.into())
+        );
     }
 
     #[test]

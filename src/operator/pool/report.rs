@@ -112,7 +112,8 @@ impl PoolReport {
         let ordered = before.as_ref().map(|before| disk_orders::events(&before.orders, &orders)).unwrap_or_default();
         let made = tokio::task::spawn_blocking(move || {
             let disks = pool.disk_views();
-            let erased: BTreeMap<DiskId, u64> = disks.iter().map(|disk| (disk.id.clone(), disk.erased)).collect();
+            let erased: BTreeMap<DiskId, u64> =
+                disks.iter().map(|disk| (disk.id.clone(), disk.erasure.volumes)).collect();
             let status = status(&pool, &disks, &board, &pass, &config, &before.unwrap_or_default());
             (DevicePoolStatus { orders, ..status }, erased)
         });

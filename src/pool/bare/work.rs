@@ -1,7 +1,5 @@
 //! The background work of a bare device: the erasure of a deleted volume, and zeroing for a block volume.
 
-use std::sync::atomic::Ordering;
-
 use super::{BareDevice, unmap_all, whole};
 use crate::device::label::VolumeUsage;
 use crate::host::{Disk, Extent, zero_for_a_moment};
@@ -60,15 +58,14 @@ impl BareDevice {
                 (claim.erasing, claim.erasing_usage) = (None, None);
                 (claim.clean, claim.size) = (true, size);
             })?;
-            self.erased.fetch_add(1, Ordering::SeqCst);
+            self.erased.volume();
         } else {
-            zero(&*disk, chunk)?;
+            self.erased.timed(chunk.len(), || zero(&*disk, chunk))?;
             self.journal.change_bare(&self.id, |claim| {
                 if let Some(erasing) = claim.erasing.as_mut() {
                     erasing.cursor = chunk.end;
                 }
             })?;
-            self.erased_bytes.fetch_add(chunk.len(), Ordering::SeqCst);
         }
         Ok(Progress::Worked)
     }
