@@ -42,7 +42,7 @@ pub(super) struct Answers {
 /// Why a pass goes on without answers.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    #[error("the API server has not answered yet")]
+    #[error("the API server or localpool's controller has not answered yet")]
     NotYet,
     #[error("a bug ended the request to the API server")]
     Bug,

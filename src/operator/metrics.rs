@@ -31,6 +31,8 @@ pub struct Metrics {
     pub marked: IntGaugeVec,
     /// The leader's monitor counts them, too.
     pub unclaimed: IntGauge,
+    /// And these.
+    pub unwatched: IntGauge,
     pub reaction: ReactionMetrics,
     silent: IntGauge,
     deleted: IntGauge,
@@ -56,6 +58,10 @@ impl Metrics {
         let unclaimed = "Volumes that no PersistentVolume has named for ten minutes.";
         let unclaimed = IntGauge::with_opts(opts("unclaimed_volumes", unclaimed))?;
         registry.register(Box::new(unclaimed.clone()))?;
+        let unwatched =
+            "Local PersistentVolumes of other provisioners that no agent looks at: the list of their node is full.";
+        let unwatched = IntGauge::with_opts(opts("unwatched_persistent_volumes", unwatched))?;
+        registry.register(Box::new(unwatched.clone()))?;
         let deleted = opts("set_deletion_timestamp_seconds", "Deletion time of a set that still exists.");
         let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
@@ -86,6 +92,7 @@ impl Metrics {
             accepted,
             marked,
             unclaimed,
+            unwatched,
             reaction,
             silent,
             deleted: oldest,

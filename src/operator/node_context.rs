@@ -17,6 +17,7 @@ use crate::host::KernelName;
 use crate::operator::cordon;
 use crate::operator::disk_orders::DiskOrders;
 use crate::operator::event_queue::{EventQueue, QueuedEvents};
+use crate::operator::question::Questions;
 use crate::operator::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
@@ -83,6 +84,7 @@ pub struct Writes {
 #[derive(Clone)]
 pub struct NodeOperator {
     pub(in crate::operator) client: Client,
+    pub(in crate::operator) questions: Questions,
     pub(in crate::operator) pool: Arc<Pool>,
     pub(in crate::operator) agent_handle: AgentHandle,
     pub(in crate::operator) locks: VolumeLocks,
@@ -104,6 +106,7 @@ pub struct NodeOperator {
 impl NodeOperator {
     pub fn new(
         client: Client,
+        questions: Questions,
         pool: Arc<Pool>,
         agent_handle: AgentHandle,
         locks: VolumeLocks,
@@ -117,6 +120,7 @@ impl NodeOperator {
         (
             Self {
                 client,
+                questions,
                 pool,
                 agent_handle,
                 locks,

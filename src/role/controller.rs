@@ -23,7 +23,7 @@ use crate::csi::{
 use crate::operator::{
     Lease,
     controller::{
-        AgentPods, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, LeaderStores, Metrics, Monitor,
+        AgentPods, Answerer, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, LeaderStores, Metrics, Monitor,
         ReactionSettings, Reactor, ReservePolicy, Stores,
     },
     lease,
@@ -168,7 +168,8 @@ impl ControllerRole {
             );
             let reactor =
                 Reactor::new(once.clone(), stores.clone(), own.clone(), metrics.clone(), reaction.clone(), pod_name);
-            tokio::join!(leader.run(), discoveries.run(), monitor.run(), reactor.run());
+            let answerer = Answerer::new(client.clone(), stores.clone(), metrics.clone());
+            tokio::join!(leader.run(), discoveries.run(), monitor.run(), answerer.run(), reactor.run());
         };
         tokio::select! {
             () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}

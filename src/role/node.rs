@@ -28,7 +28,7 @@ use crate::device::{NodeName, Owner};
 use crate::host::{AgentLock, Backoff, Host};
 use crate::operator;
 use crate::operator::node::{
-    CLUSTER_FILE, NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster,
+    CLUSTER_FILE, NodeOperator, PassSummary, Questions, ask_own, ask_promises, cluster_uid, of_this_cluster,
 };
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
@@ -88,10 +88,11 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
     let mut agent = RunningAgent::start(agent, disks, metrics.health(), readiness.clone(), &stop, on_pass)?;
 
-    let NodeRole { client, host, pool, cluster: _, _lock: _ } = &role;
+    let NodeRole { client, questions, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
+    let (agent_handle, writes) = (agent.handle.clone(), metrics.writes());
     let (operator, inbox) =
-        NodeOperator::new(client.clone(), Arc::clone(&pool), agent.handle.clone(), locks.clone(), metrics.writes());
+        NodeOperator::new(client.clone(), questions.clone(), Arc::clone(&pool), agent_handle, locks.clone(), writes);
     let operator = operator.with_health(agent.board.clone(), agent.health_changed.clone(), agent.checkups.clone());
     let operator = tokio::spawn(operator.run(inbox, passes.clone()));
     let operator_handle = operator.abort_handle();
@@ -117,6 +118,8 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
 /// What the parts of this role share.
 struct NodeRole {
     client: kube::Client,
+    /// Of disks and of volumes.
+    questions: Questions,
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     cluster: String,
@@ -137,18 +140,19 @@ impl NodeRole {
             cluster = cluster(&client, &host) => cluster?,
             () = stop.cancelled() => return Ok(None),
         };
+        let questions = Questions::new(client.clone(), node.clone());
         let owner = Owner { cluster: cluster.clone(), node };
         let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
-        Ok(Some(Self { client, host, pool, cluster, _lock: lock }))
+        Ok(Some(Self { client, questions, host, pool, cluster, _lock: lock }))
     }
 
     /// The sets come from the API server; until then nothing is claimed, and everything that is here works.
     fn agent(&self, min_age: Duration) -> Reconciler {
-        let Self { client, host, pool, cluster, _lock: _ } = self;
+        let Self { client, questions, host, pool, cluster, _lock: _ } = self;
         let (node, runtime) = (pool.owner().node.clone(), Handle::current());
         let agent = Reconciler::new(Arc::clone(host), Arc::clone(pool), min_age, Vec::new());
-        let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
-        let ask = ask_promises(client.clone(), node, runtime.clone());
+        let agent = agent.asking_for_own(ask_own(client.clone(), node, runtime.clone()));
+        let ask = ask_promises(questions.clone(), runtime.clone());
         agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask))
     }
 }

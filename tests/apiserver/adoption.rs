@@ -24,7 +24,7 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     let stage = Stage::new(&cluster.client).await;
     let (label, name, pvc) = (unique("sim"), unique("sim"), unique("pvc"));
     set(&cluster.client, &label).await;
-    let (tap, tapped) = Tap::on("/api/v1/persistentvolumes", &cluster.client);
+    let (tap, tapped) = Tap::on("/apis/localpool.dev/v1alpha1/devicepools", &cluster.client);
     let mut node = SimNode::start_unseen(&tapped, &name, &label, 512).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
@@ -35,6 +35,7 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     let id = stage.volumes.create(wish).await.expect("there is room").id;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
+    stage.named(id, "gone").await;
 
     tap.set_open(false);
     node.pool().nudge();

@@ -3,16 +3,20 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
+use localpool::api::crd::{
+    DevicePool, FINALIZER, LocalVolumeSet, NEW_ANNOTATION, PERSISTENT_VOLUME_ANNOTATION, PoolVolume,
+};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
-use localpool::operator::controller::{ClusterVolumes, Stores};
+use localpool::operator::controller::{Answerer, ClusterVolumes, Metrics, Stores};
 use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, WantedUsage};
 use localpool_testing::{GIB, MIB};
+use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -29,7 +33,7 @@ pub struct Stage {
     pub caches: Stores,
     pub volumes: ClusterVolumes,
     pub objects: Api<PoolVolume>,
-    _watches: JoinSet<()>,
+    watches: JoinSet<()>,
 }
 
 /// Names that no other test has.
@@ -39,7 +43,21 @@ pub fn unique(stem: &str) -> String {
 }
 
 impl Stage {
+    /// With the controller's answers to what agents ask.
     pub async fn new(client: &Client) -> Self {
+        let mut stage = Self::without_answers(client).await;
+        stage.answer();
+        stage
+    }
+
+    /// Answers what agents ask, from now on.
+    pub fn answer(&mut self) {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        self.watches.spawn(Answerer::new(self.client.clone(), self.caches.clone(), metrics).run());
+    }
+
+    /// The leader is away.
+    pub async fn without_answers(client: &Client) -> Self {
         let caches = Stores::default();
         let mut watches = JoinSet::new();
         caches.watch(client, &mut watches);
@@ -51,7 +69,7 @@ impl Stage {
         };
         tokio::time::timeout(PATIENCE, synced).await.expect("all kinds are read");
         let volumes = caches.volumes(client.clone());
-        Self { client: client.clone(), caches, volumes, objects: Api::all(client.clone()), _watches: watches }
+        Self { client: client.clone(), caches, volumes, objects: Api::all(client.clone()), watches }
     }
 
     /// A node that exists, and that the controller knows of.
@@ -173,10 +191,13 @@ impl Stage {
         self.known(|caches| caches.volumes.get(&name).is_none()).await;
     }
 
-    /// Creates it again as from a backup: without its status.
+    /// Creates it again as from a backup of yesterday: without its status.
     pub async fn restore(&self, object: &PoolVolume) {
         let mut restored = PoolVolume::new(&object.name_any(), object.spec.clone());
         restored.finalizers_mut().extend(object.finalizers().iter().cloned());
+        *restored.annotations_mut() = object.annotations().clone();
+        let yesterday = Timestamp::now() - SignedDuration::from_hours(24);
+        restored.annotations_mut().insert(NEW_ANNOTATION.to_owned(), yesterday.to_string());
         self.objects.create(&PostParams::default(), &restored).await.expect("restored");
     }
 
@@ -198,6 +219,12 @@ impl Stage {
 }
 
 impl Stage {
+    /// What the controller says of a volume that is Found when there is a PersistentVolume that claims it.
+    pub async fn named(&self, id: VolumeId, persistent: &str) {
+        let named = json!({"metadata": {"annotations": {PERSISTENT_VOLUME_ANNOTATION: persistent}}});
+        self.objects.patch(&id.to_string(), &PatchParams::default(), &Patch::Merge(&named)).await.expect("it is there");
+    }
+
     /// What Kubernetes says of a PersistentVolume after a claim had it.
     pub async fn persistent_is(&self, name: &str, phase: &str) {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());

@@ -1,6 +1,8 @@
 //! Others who have disks on the same node: PersistentVolumes that promise them, and the Local Storage Operator's
 //! diskmaker. Real agents on fake machines, against the real API server.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -50,6 +52,77 @@ async fn a_disk_that_another_persistent_volume_promises_is_claimed_only_when_tha
     volumes.patch(&volume, &PatchParams::default(), &Patch::Merge(unprotected)).await.expect("it is there");
     volumes.delete(&volume, &DeleteParams::default()).await.expect("it is there");
     offers(&stage, &name, 1000).await;
+    node.kill().await;
+}
+
+/// The token of the question that the node's agent asks now, and did not ask before.
+async fn asked(stage: &Stage, node: &str, before: &str) -> String {
+    let token = |pool: &DevicePool| pool.status.as_ref()?.question.as_ref().map(|asked| asked.token.clone());
+    let now = || stage.caches.pools.get(node).and_then(|pool| token(&pool)).filter(|token| token != before);
+    stage.known(|_| now().is_some()).await;
+    now().expect("just seen")
+}
+
+/// What the controller says: nothing is promised, but what the answer has no room for.
+async fn answer(stage: &Stage, node: &str, token: &str, omitted: i64) {
+    let answer = json!({"token": token, "promises": [], "promisesOmitted": omitted, "claimed": []});
+    let answer = Patch::Merge(json!({"spec": {"answer": answer}}));
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    pools.patch(node, &PatchParams::default(), &answer).await.expect("it is there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_claimed_before_the_question_is_answered_and_no_older_answer_counts_nor_one_that_is_cut() {
+    // Nobody but this test answers.
+    let cluster = cluster!(alone);
+    let mut stage = Stage::without_answers(&cluster.client).await;
+    let (label, name, volume) = (unique("sim"), unique("sim"), unique("local-pv"));
+    set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    let is_untouched = |node: &SimNode| node.host.platter("fake0").expect("a disk").write_count() == 0;
+    let first = asked(&stage, &name, "").await;
+    says(&stage, &name, "localpool's controller has not answered yet").await;
+    answer(&stage, &name, "an older question", 0).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(is_untouched(&node));
+    answer(&stage, &name, &first, 3).await;
+    says(&stage, &name, "3 are missing").await;
+    assert!(is_untouched(&node));
+
+    // It asks again, and what was promised meanwhile is in the answer to that.
+    let second = asked(&stage, &name, &first).await;
+    answer(&stage, &name, &first, 0).await;
+    promise(&cluster.client, &volume, &label, "/dev/fake0").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(is_untouched(&node));
+    stage.answer();
+    says(&stage, &name, &format!("the PersistentVolume {volume} of provisioner local-volume-provisioner promises it"))
+        .await;
+    let answered = stage.caches.pools.get(&name).and_then(|pool| pool.spec.answer.clone()).expect("it is answered");
+    assert!(answered.token != first && is_untouched(&node), "{second} {answered:?}");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_controller_is_away_nothing_is_claimed_and_the_pool_says_what_it_waits_for() {
+    let cluster = cluster!(alone);
+    let mut stage = Stage::without_answers(&cluster.client).await;
+    let (label, name) = (unique("sim"), unique("sim"));
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    node.kill().await;
+    node.patience = Duration::from_secs(1);
+    node.run(&stage.client);
+    set(&cluster.client, &label).await;
+    says(&stage, &name, "localpool's controller has not answered within 1 s").await;
+    assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
+    stage.answer();
+    offers(&stage, &name, 1000).await;
+    // Nothing is to be decided any more: nothing is asked.
+    let before = stage.caches.pools.get(&name).and_then(|pool| pool.status.clone()).expect("it reports").question;
+    node.pool().nudge();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let after = stage.caches.pools.get(&name).and_then(|pool| pool.status.clone()).expect("it reports").question;
+    assert!(before.is_some() && before == after, "{before:?} {after:?}");
     node.kill().await;
 }
 

@@ -6,13 +6,14 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
-use localpool::api::crd::PoolVolume;
+use localpool::api::crd::{CLAIM_UID_ANNOTATION, PoolVolume};
 use localpool::volume::{VolumeId, Volumes as _};
 use localpool_testing::found_async;
 use serde_json::json;
 
 use crate::agent::{AGAIN, PATIENCE, Stage, on, unique};
 use crate::cluster;
+use crate::marks::monitor;
 use crate::nodes::{make, object, offering};
 
 /// The Events about the object with this UID, as `reason xCOUNT`, sorted, each beside its note.
@@ -44,8 +45,10 @@ fn reasons_of(object: &PoolVolume) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_dies_and_returns_is_an_event_of_its_pool_and_of_the_claim_once_and_none_after_a_restart() {
-    let cluster = cluster!(shared);
+    // The monitor, which writes to all objects, says which claim has the volume.
+    let cluster = cluster!(alone);
     let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let _monitor = monitor(&stage);
     let (name, pvc, claim) = (node.name.clone(), unique("pvc"), unique("uid"));
     make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
     let id = VolumeId::of_name(&pvc);
@@ -54,6 +57,7 @@ async fn a_disk_that_dies_and_returns_is_an_event_of_its_pool_and_of_the_claim_o
     let persistent: Api<PersistentVolume> = Api::all(stage.client.clone());
     let bound = json!({"spec": {"claimRef": {"uid": claim}}});
     persistent.patch(&pvc, &PatchParams::default(), &Patch::Merge(&bound)).await.expect("it is there");
+    object(&stage, id, |object| object.annotation(CLAIM_UID_ANNOTATION) == Some(&claim)).await;
     let disk = node.pool().usable(id).expect("usable").disk;
     let pool = stage.caches.pools.get(&name).expect("it offers").uid().expect("it is stored");
     let found = expect(&stage, &pool, &["DiskClaimed x1"]).await;

@@ -12,7 +12,7 @@ use localpool::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
 use localpool::device::Owner;
 use localpool::health::Board;
 use localpool::host::{Host, fake::FakeHost};
-use localpool::operator::node::{NodeOperator, PassSummary, Writes, ask_own, ask_promises, of_this_cluster};
+use localpool::operator::node::{NodeOperator, PassSummary, Questions, Writes, ask_own, ask_promises, of_this_cluster};
 use localpool::pool::{Pool, Workers};
 use localpool::volume::VolumeLocks;
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub struct SimNode {
     pub cluster: Option<String>,
     /// Its clock, which its agent only uses for the age of a request for a volume.
     pub clock: fn() -> Timestamp,
+    /// How long its agent waits for an answer of the controller.
+    pub patience: Duration,
     /// Held while a call handles a volume; they belong to the process.
     pub locks: VolumeLocks,
     pub running: Option<Running>,
@@ -53,6 +55,7 @@ impl SimNode {
             host: Arc::new(host),
             cluster: None,
             clock: Timestamp::now,
+            patience: Duration::from_secs(30),
             locks: VolumeLocks::default(),
             running: None,
         };
@@ -68,7 +71,8 @@ impl SimNode {
         let agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
         let agent = agent.asking_for_own(ask_own(client.clone(), self.name.as_str().into(), runtime.clone()));
-        let mut ask = ask_promises(client.clone(), self.name.as_str().into(), runtime.clone());
+        let questions = Questions::with_patience(client.clone(), self.name.as_str().into(), self.patience);
+        let mut ask = ask_promises(questions.clone(), runtime.clone());
         if self.cluster.is_some() {
             ask = of_this_cluster(client.clone(), cluster, runtime, ask);
         }
@@ -84,8 +88,8 @@ impl SimNode {
         });
         let writes = Arc::new(Writes::default());
         self.locks = VolumeLocks::default();
-        let (operator, inbox) =
-            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), self.locks.clone(), writes);
+        let (handle, locks) = (agent_handle.clone(), self.locks.clone());
+        let (operator, inbox) = NodeOperator::new(client.clone(), questions, Arc::clone(&pool), handle, locks, writes);
         let operator = operator.by_clock(self.clock).with_health(board, health_changed, checkups.clone());
         let operator = tokio::spawn(operator.run(inbox, seen));
         self.running = Some(Running { operator, agent_handle, thread, checkups, pool });

@@ -42,14 +42,15 @@ async fn a_volume_that_waits_is_come_back_to_once_however_often_it_was_looked_at
     let stage = Stage::new(&cluster.client).await;
     let (label, name, pvc) = (unique("sim"), unique("sim"), unique("pvc"));
     set(&cluster.client, &label).await;
-    let (tap, tapped) = Tap::on("/api/v1/persistentvolumes", &cluster.client);
+    let (tap, tapped) = Tap::on("/apis/localpool.dev/v1alpha1/devicepools", &cluster.client);
     let mut node = SimNode::start_unseen(&tapped, &name, &label, 512).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
     let id = make(&stage, &label, &pvc, &name, 100).await.expect("there is room").id;
-    // No PersistentVolume claims it: it is found, and the agent asks about it again and again.
+    // No PersistentVolume claims it, although its object says so: the agent asks about it again and again.
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
+    stage.named(id, "gone").await;
     let before = tap.requests();
     passes(&node, 20).await;
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -172,6 +172,21 @@ fn no_part_reads_secrets_gives_rights_or_acts_for_others() {
 }
 
 #[test]
+fn only_the_controller_and_the_provisioner_read_persistent_volumes_and_no_agent_does() {
+    let Some(helm) = helm::one() else { return };
+    for file in helm::files_of_values() {
+        let all = rendered(&helm.objects(&["--values", &file]));
+        let reads = |right: &Right| right.resource == "persistentvolumes" || right.resource == "*";
+        let readers: BTreeSet<&str> = all
+            .iter()
+            .filter(|(_, rights)| rights.iter().any(reads))
+            .map(|(account, _)| account.rsplit_once('-').map_or(account.as_str(), |(_, part)| part))
+            .collect();
+        assert_eq!(readers, BTreeSet::from(["controller", "provisioner"]), "{file}");
+    }
+}
+
+#[test]
 fn every_identity_that_a_pod_uses_is_made_by_the_chart() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&[]);

@@ -1,8 +1,8 @@
 //! DevicePool: the disks of one node, what they can offer, and why others were not taken.
 //!
-//! The user writes the spec, but for the list of PersistentVolumes, which the controller writes. The node's agent writes
-//! the status, and only on a change; the controller writes one of its conditions, [`READY`], because an agent cannot say
-//! that it is silent.
+//! The user writes the spec, but for the list of PersistentVolumes and the answer to the agent's question, which the
+//! controller writes. The node's agent writes the status, and only on a change; the controller writes one of its
+//! conditions, [`READY`], because an agent cannot say that it is silent.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
+use super::question::{PoolAnswer, PoolQuestion};
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName, SetName};
 
@@ -59,6 +60,12 @@ pub struct DevicePoolSpec {
     /// this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub persistent_volumes: Vec<WatchedVolume>,
+    /// How many there are in addition: the agent does not look at their paths. The controller writes this number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub persistent_volumes_omitted: i64,
+    /// What the controller answers to the question in the status. The controller writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<PoolAnswer>,
 }
 
 /// What a person has chosen for one disk.
@@ -178,6 +185,10 @@ pub struct DevicePoolStatus {
     /// The PersistentVolumes of the spec that were looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub persistent_volumes: Vec<WatchedVolumeStatus>,
+    /// What the agent asked last about PersistentVolumes, which only the controller reads. It asks before it claims a disk,
+    /// or makes or finds a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<PoolQuestion>,
     /// Each belongs to the one who wrote it.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

@@ -12,6 +12,7 @@ mod local_volume_set;
 mod operators_group;
 mod pool_volume;
 mod pruning;
+mod question;
 mod schema;
 mod volume_reason;
 
@@ -32,7 +33,11 @@ pub use local_volume_discovery_result::{
     LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
-pub use pool_volume::{CLAIM_ANNOTATION, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeOrder};
+pub use pool_volume::{
+    CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, Intent, NEW_ANNOTATION, PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume,
+    PoolVolumeSpec, PoolVolumeStatus, VolumeOrder,
+};
+pub use question::{ClaimedVolume, PoolAnswer, PoolQuestion, PromisedPath};
 pub use volume_reason::VolumeReason;
 
 /// Keeps the object of a volume until its node's agent lets it go.

@@ -94,10 +94,22 @@ pub struct PoolVolumeSpec {
 /// field, because an agent of an earlier version would drop that when it writes the object, and the policy refuses this.
 pub const CLAIM_ANNOTATION: &str = "localpool.dev/claim";
 
+/// The annotation with the UID of that claim, while it is bound: the agent's Events are about it.
+pub const CLAIM_UID_ANNOTATION: &str = "localpool.dev/claim-uid";
+/// The annotation with the PersistentVolume that claims a volume which is Found.
+pub const PERSISTENT_VOLUME_ANNOTATION: &str = "localpool.dev/persistent-volume";
+/// The annotation that says when, right before the object was made, the controller found that no PersistentVolume names the
+/// volume: it was not made before.
+pub const NEW_ANNOTATION: &str = "localpool.dev/new-volume-at";
+
 impl PoolVolume {
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// The claim that has the volume, or had it last: `namespace/name`.
     pub fn claim(&self) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(CLAIM_ANNOTATION).map(String::as_str)
+        self.annotation(CLAIM_ANNOTATION)
     }
 }
 

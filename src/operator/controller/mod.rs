@@ -11,7 +11,7 @@ pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, Te
 pub use crate::operator::leader::{DeletedNodePolicy, Leader};
 pub use crate::operator::leader_stores::LeaderStores;
 pub use crate::operator::metrics::Metrics;
-pub use crate::operator::persistent_volume::{Monitor, ReservePolicy};
+pub use crate::operator::persistent_volume::{Answerer, Monitor, ReservePolicy};
 pub use crate::operator::reaction::{ReactionMode, ReactionSettings, Reactor, Why};
 pub use crate::operator::store::{Store, StoreState};
 pub use crate::operator::stores::{Changes, Stores};

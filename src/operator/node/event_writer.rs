@@ -3,24 +3,22 @@
 //! Takes in what happened to what; gives out Events. Those of a volume are about its claim, where a
 //! PersistentVolumeClaim has it, else about the PoolVolume.
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use kube::{Client, Resource as _, ResourceExt as _};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Client, Resource as _};
 
-use crate::api::crd::PoolVolume;
+use crate::api::crd::{CLAIM_UID_ANNOTATION, PoolVolume};
 use crate::device::NodeName;
-use crate::operator::client::is_object_name;
-use crate::operator::error::{OperatorError, error_message};
+use crate::operator::error::error_message;
 use crate::operator::event_queue::{EventSubject, QueuedEvent, QueuedEvents};
 use crate::operator::event_writer::EventWriter;
-use crate::operator::volume::objects::{VolumeApi, is_of};
 
 /// Writes what is queued, until nobody can queue anything.
 pub async fn keep(client: Client, node: NodeName, mut queued: QueuedEvents) {
-    let (events, volumes) = (EventWriter::new(client.clone(), node.as_str()), VolumeApi::new(client));
+    let events = EventWriter::new(client, node.as_str());
     while let Some(QueuedEvent { about, action, note }) = queued.recv().await {
         let about = match about {
             EventSubject::Object(object) => *object,
-            EventSubject::Volume(volume) => claim_or_volume(&volumes, &volume).await,
+            EventSubject::Volume(volume) => claim_or_volume(&volume),
         };
         if let Err(error) = events.write(&about, action, &note).await {
             tracing::warn!(
@@ -33,44 +31,20 @@ pub async fn keep(client: Client, node: NodeName, mut queued: QueuedEvents) {
     }
 }
 
-async fn claim_or_volume(volumes: &VolumeApi, volume: &PoolVolume) -> ObjectReference {
-    let claim = match persistent_volume(volumes, volume).await {
-        Ok(found) => found.and_then(bound_claim),
-        Err(error) => {
-            tracing::warn!(
-                volume = volume.name_any(),
-                error = error_message(&error),
-                "an Event is about the PoolVolume, not about its claim"
-            );
-            None
-        }
-    };
-    claim.unwrap_or_else(|| volume.object_ref(&()))
+fn claim_or_volume(volume: &PoolVolume) -> ObjectReference {
+    bound_claim(volume).unwrap_or_else(|| volume.object_ref(&()))
 }
 
-/// The provisioner gives it the name of the volume; one that a person created may have any name, and is not searched
-/// for: each search reads all PersistentVolumes.
-async fn persistent_volume(
-    volumes: &VolumeApi,
-    volume: &PoolVolume,
-) -> Result<Option<PersistentVolume>, OperatorError> {
-    let name = &volume.spec.volume_name;
-    if !is_object_name(name) {
-        return Ok(None);
-    }
-    Ok(volumes.persistent_volume_named(name).await?.filter(|found| is_of(found, &volume.name_any())))
-}
-
-/// The claim that a PersistentVolume is bound to.
-fn bound_claim(volume: PersistentVolume) -> Option<ObjectReference> {
-    volume.status.filter(|status| status.phase.as_deref() == Some("Bound"))?;
-    let ObjectReference { namespace, name, uid, .. } = volume.spec?.claim_ref?;
+/// The claim that has the volume now, as the controller says in the object.
+fn bound_claim(volume: &PoolVolume) -> Option<ObjectReference> {
+    let uid = volume.annotation(CLAIM_UID_ANNOTATION)?;
+    let (namespace, name) = volume.claim()?.split_once('/')?;
     Some(ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("PersistentVolumeClaim".to_owned()),
-        namespace,
-        name,
-        uid,
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     })
 }

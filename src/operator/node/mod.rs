@@ -13,6 +13,7 @@ use crate::api::crd::{Phase, PoolVolume};
 use crate::device::DiskId;
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::node_context::{Inbox, NodeOperator, PassSummary, Writes};
+pub use crate::operator::question::Questions;
 pub use crate::operator::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
 use crate::operator::volume::known::KnownVolumes;

@@ -3,15 +3,18 @@
 //!
 //! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
 //! wrong, Events, in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at, and a condition of PoolVolumes that no PersistentVolume names. Only the leader does this. Annotations are
+//! looks at, what PersistentVolumes say of PoolVolumes, and answers to what agents ask about PersistentVolumes. Only the leader does this. Annotations are
 //! all that it writes into a PersistentVolume, unless the administrator wants marked ones reserved (`reserve`).
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
+//! answer (what is said to an agent that asks) ─▶ answerer
 //! ```
 //!
-//! All but `monitor` are pure.
+//! All but `monitor` and `answerer` are pure.
 
+mod answer;
+mod answerer;
 pub(in crate::operator) mod home;
 mod judgement;
 mod mark_time;
@@ -26,5 +29,6 @@ pub(in crate::operator) mod view;
 mod volume_plan;
 mod watch_list;
 
+pub use self::answerer::Answerer;
 pub use self::monitor::Monitor;
 pub use self::reserve::ReservePolicy;

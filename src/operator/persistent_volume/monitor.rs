@@ -20,8 +20,9 @@ use super::refusals::Refusals;
 use super::reserve::{Reservation, ReservePolicy};
 use super::view::View;
 use super::volume_plan::VolumeChange;
+use super::watch_list::WatchList;
 use crate::agent::Run;
-use crate::api::crd::{CLAIM_ANNOTATION, DevicePool, PoolVolume, VolumeOrder, WatchedVolume};
+use crate::api::crd::{DevicePool, PoolVolume, VolumeOrder};
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::event_writer::EventWriter;
@@ -137,6 +138,7 @@ impl Monitor {
 
     fn count(&self, plan: &MarkPlan) {
         self.metrics.unclaimed.set(plan.volumes.unclaimed);
+        self.metrics.unwatched.set(plan.unwatched);
         self.metrics.marked.reset();
         for (reason, count) in &plan.marked {
             self.metrics.marked.with_label_values(&[reason.word()]).set(*count);
@@ -174,8 +176,7 @@ impl Monitor {
                 let change = json!({"metadata": exactly(volume), "status": {"conditions": all}});
                 patch_status(&api, &name, &what, change).await.map(|_| ())
             }
-            VolumeChange::Claim(claim) => {
-                let annotations = json!({CLAIM_ANNOTATION: claim});
+            VolumeChange::Annotations(annotations) => {
                 let change = json!({"metadata": {"uid": volume.uid(), "annotations": annotations}});
                 patch(&api, &name, &what, change).await.map(|_| ())
             }
@@ -195,13 +196,22 @@ impl Monitor {
         Ok(())
     }
 
-    async fn write_list(&self, pool: &DevicePool, list: &[WatchedVolume]) -> Result<(), OperatorError> {
+    async fn write_list(&self, pool: &DevicePool, list: &WatchList) -> Result<(), OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
         let sent = self.stores.pools.list_count();
-        let change = json!({"metadata": {"uid": pool.uid()}, "spec": {"persistentVolumes": list}});
+        let WatchList { volumes, omitted } = list;
+        if *omitted > 0 && pool.spec.persistent_volumes_omitted == 0 {
+            tracing::warn!(
+                node = name,
+                "{omitted} local PersistentVolumes are not watched: the list of their node is full"
+            );
+        }
+        let more = (*omitted > 0).then_some(omitted);
+        let spec = json!({"persistentVolumes": volumes, "persistentVolumesOmitted": more});
+        let change = json!({"metadata": {"uid": pool.uid()}, "spec": spec});
         let what = format!("writing the PersistentVolumes of DevicePool {name}");
         match patch(&api, &name, &what, change).await? {
-            Write::Done(written) if written.spec.persistent_volumes == list => self.stores.pools.learn(written, sent),
+            Write::Done(written) if WatchList::in_spec(&written) == *list => self.stores.pools.learn(written, sent),
             Write::Changed => {}
             // Otherwise it would be written again with each change of the cluster.
             Write::Done(_) => {
@@ -244,7 +254,7 @@ fn exactly(object: &impl kube::ResourceExt) -> Value {
 enum PlannedWrite {
     Marks(Arc<PersistentVolume>, MarkChange),
     Reservation(Arc<PersistentVolume>, Reservation),
-    WatchList(Arc<DevicePool>, Vec<WatchedVolume>),
+    WatchList(Arc<DevicePool>, WatchList),
     Volume(Arc<PoolVolume>, VolumeChange),
 }
 
@@ -269,7 +279,7 @@ impl PlannedWrite {
             Self::WatchList(pool, _) => pool.uid(),
             Self::Volume(volume, change) => volume.uid().map(|uid| match change {
                 VolumeChange::Conditions(_) => uid,
-                VolumeChange::Claim(_) => format!("{uid} claim"),
+                VolumeChange::Annotations(_) => format!("{uid} annotations"),
                 VolumeChange::CarryOut(_) => format!("{uid} order"),
             }),
         }
@@ -281,6 +291,7 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         self.metrics.marked.reset();
         self.metrics.unclaimed.set(0);
+        self.metrics.unwatched.set(0);
     }
 }
 

@@ -14,7 +14,7 @@ use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
 use super::view::View;
 use super::volume_plan::{VolumePlan, VolumePlanner};
-use super::watch_list;
+use super::watch_list::{self, WatchList};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
@@ -37,7 +37,9 @@ pub struct MarkPlan {
     /// Those that nobody can bind from now on, and those that somebody can bind again.
     pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
     /// What the agents of these nodes look at from now on.
-    pub watch_lists: Vec<(Arc<DevicePool>, Vec<WatchedVolume>)>,
+    pub watch_lists: Vec<(Arc<DevicePool>, WatchList)>,
+    /// How many of them no agent looks at, because the list of their node is full.
+    pub unwatched: i64,
     /// What is done about PoolVolumes.
     pub volumes: VolumePlan,
     /// How many local PersistentVolumes of other provisioners each reason holds for.
@@ -105,9 +107,9 @@ impl Planner {
             }
         }
         for pool in &view.pools {
-            let mut list = lists.remove(&pool.node()).unwrap_or_default();
-            list.truncate(watch_list::MOST);
-            if pool.spec.persistent_volumes != list {
+            let list = WatchList::of(lists.remove(&pool.node()).unwrap_or_default());
+            plan.unwatched += list.omitted;
+            if WatchList::in_spec(pool) != list {
                 plan.watch_lists.push((Arc::clone(pool), list));
             }
         }

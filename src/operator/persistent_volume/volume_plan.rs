@@ -11,12 +11,15 @@ use kube::ResourceExt as _;
 
 use super::view::View;
 use super::{object, unclaimed};
-use crate::api::crd::{PoolVolume, VolumeOrder};
+use crate::api::crd::{
+    CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, Intent, PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume, VolumeOrder,
+};
 use crate::device::NodeName;
-use crate::operator::pool_volume::{NodeObject, is_unclaimed};
+use crate::operator::pool_volume::{NodeObject, is_unclaimed, phase};
 use crate::operator::steady::{Lasting, Steady};
 use crate::operator::volume::handle;
 use crate::operator::volume::order::{self, OrderFacts, OrderProgress};
+use crate::operator::volume::persistent_volumes::claims;
 use crate::volume::VolumeId;
 
 /// How many orders one pass carries out: each reads all PersistentVolumes, and marks wait for the end of the pass.
@@ -27,8 +30,8 @@ const AT_ONCE: usize = 4;
 pub enum VolumeChange {
     /// All of its conditions.
     Conditions(Vec<Condition>),
-    /// The claim that has it, `namespace/name`.
-    Claim(String),
+    /// What PersistentVolumes say of it, as annotations. `None`: one goes.
+    Annotations(BTreeMap<&'static str, Option<String>>),
     CarryOut(VolumeOrder),
 }
 
@@ -52,8 +55,10 @@ impl VolumePlanner {
     }
 
     pub fn plan(&mut self, view: &View, monotonic: SignedDuration) -> VolumePlan {
-        let named: BTreeMap<VolumeId, &PersistentVolume> =
-            view.persistent.iter().filter_map(|volume| Some((object::own(volume)?, volume.as_ref()))).collect();
+        let mut named: BTreeMap<VolumeId, Vec<&PersistentVolume>> = BTreeMap::new();
+        for (id, persistent) in view.persistent.iter().filter_map(|volume| Some((object::own(volume)?, volume))) {
+            named.entry(id).or_default().push(persistent);
+        }
         let nodes: BTreeSet<NodeName> = view.nodes.iter().map(|node| node.name_any().into()).collect();
         let needs_one = |id: &VolumeId, volume: &PoolVolume| unclaimed::needs_claim(volume) && !named.contains_key(id);
         self.0.keep(|id| view.volumes.get(id).is_some_and(|volume| needs_one(id, volume)));
@@ -69,14 +74,15 @@ impl VolumePlanner {
                     }
                 };
             plan.unclaimed += i64::from(is_unclaimed);
-            let name = named.get(id).map(|persistent| persistent.name_any());
+            let named = named.get(id).map_or(&[][..], Vec::as_slice);
+            let name = named.last().map(|persistent| persistent.name_any());
             let facts = OrderFacts {
                 persistent_volume: name.as_deref(),
                 unclaimed: is_unclaimed,
                 node: NodeObject::of(nodes.get(&volume.spec.node)),
                 refused: order::is_refused(volume),
             };
-            let mut changes = changes(volume, named.get(id).copied(), facts);
+            let mut changes = changes(volume, *id, named, facts);
             carried_out += changes.iter().filter(|change| matches!(change, VolumeChange::CarryOut(_))).count();
             if carried_out > AT_ONCE {
                 changes.retain(|change| !matches!(change, VolumeChange::CarryOut(_)));
@@ -88,7 +94,12 @@ impl VolumePlanner {
     }
 }
 
-fn changes(volume: &PoolVolume, named_by: Option<&PersistentVolume>, facts: OrderFacts<'_>) -> Vec<VolumeChange> {
+fn changes(
+    volume: &PoolVolume,
+    id: VolumeId,
+    named_by: &[&PersistentVolume],
+    facts: OrderFacts<'_>,
+) -> Vec<VolumeChange> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
     let progress = volume.spec.order.map(|order| (order, order::progress(volume, order, facts)));
     let claimed = unclaimed::conditions(volume, facts.unclaimed);
@@ -98,8 +109,32 @@ fn changes(volume: &PoolVolume, named_by: Option<&PersistentVolume>, facts: Orde
         volume.metadata.generation,
     );
     let conditions = ordered.or(claimed).map(VolumeChange::Conditions);
-    let claim = named_by.and_then(handle::bound_to).filter(|claim| volume.claim() != Some(claim));
+    let annotations = annotations(volume, id, named_by);
+    let annotations = (!annotations.is_empty()).then_some(VolumeChange::Annotations(annotations));
     let due = progress.filter(|(_, progress)| *progress == OrderProgress::Due);
     let carry_out = due.map(|(order, _)| VolumeChange::CarryOut(order));
-    claim.map(VolumeChange::Claim).into_iter().chain(conditions).chain(carry_out).collect()
+    annotations.into_iter().chain(conditions).chain(carry_out).collect()
+}
+
+/// Those that differ.
+fn annotations(
+    volume: &PoolVolume,
+    id: VolumeId,
+    named_by: &[&PersistentVolume],
+) -> BTreeMap<&'static str, Option<String>> {
+    let bound = named_by.last().and_then(|persistent| Some((handle::bound_to(persistent)?, *persistent)));
+    let uid = bound.as_ref().and_then(|(_, persistent)| persistent.spec.as_ref()?.claim_ref.as_ref()?.uid.clone());
+    // The claim that had it last stays known.
+    let claim = bound.map(|(claim, _)| claim).or_else(|| volume.claim().map(str::to_owned));
+    let mut wanted = BTreeMap::from([(CLAIM_ANNOTATION, claim)]);
+    // What is being erased has no more Events of its claim.
+    if uid.is_some() || (volume.spec.intent == Intent::Keep && volume.metadata.deletion_timestamp.is_none()) {
+        wanted.insert(CLAIM_UID_ANNOTATION, uid);
+    }
+    if phase(volume) == Phase::Found {
+        let claiming = named_by.iter().find(|persistent| claims(persistent, id, &volume.spec.node));
+        wanted.insert(PERSISTENT_VOLUME_ANNOTATION, claiming.map(|persistent| persistent.name_any()));
+    }
+    wanted.retain(|key, value| volume.annotation(key) != value.as_deref());
+    wanted
 }

@@ -3,18 +3,41 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 
-use crate::api::crd::{DevicePool, WatchedVolume};
+use crate::api::crd::{DevicePool, DevicePoolSpec, WatchedVolume};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
-use crate::device::signed;
 use crate::health::HealthReason;
+use crate::operator::bytes::signed;
 use crate::operator::volume::persistent_volumes::PROVISIONED_BY;
 
 /// The static provisioner, on its own or in the Local Storage Operator: `local-volume-provisioner-<node>-<uid>`. A
 /// directory that is no mount point gets no PersistentVolume from it.
 const MOUNTS_ALWAYS: &str = "local-volume-provisioner";
 /// An object has room for a few thousand; no node has so many disks.
-pub const MOST: usize = 1000;
+const MOST: usize = 1000;
+
+/// What a node's agent looks at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WatchList {
+    pub volumes: Vec<WatchedVolume>,
+    /// How many more there are.
+    pub omitted: i64,
+}
+
+impl WatchList {
+    /// Those for which there is room.
+    pub fn of(mut volumes: Vec<WatchedVolume>) -> Self {
+        let omitted = signed(volumes.len().saturating_sub(MOST));
+        volumes.truncate(MOST);
+        Self { volumes, omitted }
+    }
+
+    /// As it is in the object.
+    pub fn in_spec(pool: &DevicePool) -> Self {
+        let DevicePoolSpec { persistent_volumes, persistent_volumes_omitted, .. } = &pool.spec;
+        Self { volumes: persistent_volumes.clone(), omitted: *persistent_volumes_omitted }
+    }
+}
 
 /// What the agent has to know of one; `pool` is what is known of it already.
 pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> WatchedVolume {

@@ -217,6 +217,8 @@ fn status(
         sets,
         persistent_volumes: watched::statuses(board, before),
         orders: Vec::new(),
+        // Another field manager writes it: applying this leaves it.
+        question: None,
         // The controller writes the others: applying these leaves them.
         conditions: [claiming(
             pool.journal().sound().err(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::persistent_volumes::is_claimed_by_name;
+use super::new_volume;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
@@ -55,7 +55,9 @@ impl VolumeReconcile {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
             }
         };
-        if let Some(refusal) = self.was_made_before(object).await? {
+        if !new_volume::is_new(object)
+            && let Some(refusal) = self.was_made_before().await?
+        {
             return self.refuse(object, Phase::Rejected, refusal).await;
         }
         let accepted = self.write(object, status::accepted(&disk)).await?;
@@ -64,17 +66,16 @@ impl VolumeReconcile {
 
     /// A PersistentVolume is only created for a volume that exists: if there is one, and no disk has the volume, an
     /// empty one must not take its place.
-    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, OperatorError> {
-        let (client, name) = (self.operator.client.clone(), &object.spec.volume_name);
-        let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
-        let message = || {
+    pub async fn was_made_before(&self) -> Result<Option<Refusal>, OperatorError> {
+        let claimed_by = self.operator.questions.claimed_by(self.id).await?;
+        let message = |name: String| {
             format!(
                 "node {}: the PersistentVolume {name} names the volume, but no disk of this node has it: no empty one \
                  is made in its place. Bring its disk back, or delete the claim",
                 self.operator.node
             )
         };
-        Ok(is_claimed.then(|| Refusal { reason: VolumeReason::VolumeMissing, message: message() }))
+        Ok(claimed_by.map(|name| Refusal { reason: VolumeReason::VolumeMissing, message: message(name) }))
     }
 
     pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {

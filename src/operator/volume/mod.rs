@@ -27,6 +27,7 @@ pub(in crate::operator) mod leftover;
 mod make;
 mod manifest;
 pub(in crate::operator) mod modes;
+pub(in crate::operator) mod new_volume;
 pub(in crate::operator) mod node_capacity;
 pub(in crate::operator) mod node_conditions;
 pub(in crate::operator) mod objects;

@@ -1,11 +1,9 @@
 //! Who else wants a volume: a PersistentVolume with its handle and this node's affinity.
 
 use k8s_openapi::api::core::v1::{Namespace, NodeSelectorTerm, PersistentVolume};
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
 use crate::device::NodeName;
-use crate::operator::client::{find_in_pages, is_object_name};
 use crate::operator::error::OperatorError;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
@@ -20,42 +18,8 @@ pub async fn cluster_uid(client: Client) -> Result<String, OperatorError> {
     system.uid().ok_or_else(|| OperatorError::Refused("the namespace kube-system has no UID".to_owned()))
 }
 
-/// How many PersistentVolumes are read at once.
-const PAGE: u32 = 500;
-
-/// Whether a PersistentVolume claims the volume for this node. The provisioner gives it the name of the volume; one
-/// that a person or a backup created may have any name.
-pub async fn is_claimed(
-    client: Client,
-    volume_name: &str,
-    id: VolumeId,
-    node: &NodeName,
-) -> Result<bool, OperatorError> {
-    if is_claimed_by_name(client.clone(), volume_name, id, node).await? {
-        return Ok(true);
-    }
-    let volumes: Api<PersistentVolume> = Api::all(client);
-    let fetch = async |params| volumes.list(&params).await.map_err(OperatorError::api("listing PersistentVolumes"));
-    let find = |found: Vec<PersistentVolume>| found.into_iter().find(|found| claims(found, id, node));
-    Ok(find_in_pages(ListParams::default().limit(PAGE), fetch, find).await?.is_some())
-}
-
-/// Like `is_claimed`, but reads only the PersistentVolume that the provisioner would create.
-pub async fn is_claimed_by_name(
-    client: Client,
-    volume_name: &str,
-    id: VolumeId,
-    node: &NodeName,
-) -> Result<bool, OperatorError> {
-    if !is_object_name(volume_name) {
-        return Ok(false);
-    }
-    let found = Api::<PersistentVolume>::all(client).get_opt(volume_name).await;
-    let found = found.map_err(OperatorError::api(format!("reading the PersistentVolume {volume_name}")))?;
-    Ok(found.is_some_and(|found| claims(&found, id, node)))
-}
-
-fn claims(volume: &PersistentVolume, id: VolumeId, node: &NodeName) -> bool {
+/// Whether a PersistentVolume claims the volume for this node.
+pub fn claims(volume: &PersistentVolume, id: VolumeId, node: &NodeName) -> bool {
     let Some(spec) = &volume.spec else { return false };
     let handle = id.to_string();
     let ours = spec.csi.as_ref().is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == handle);

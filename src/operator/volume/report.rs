@@ -6,11 +6,10 @@ use kube::api::PostParams;
 
 use super::order;
 use super::own::described_by;
-use super::persistent_volumes::is_claimed;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeOrder, VolumeReason};
+use crate::api::crd::{PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::pool_volume::{request, restored};
@@ -94,20 +93,24 @@ impl VolumeReconcile {
         })
     }
 
-    /// A found volume: usable once a PersistentVolume claims it for this node, or a person orders it.
+    /// A found volume: usable once a PersistentVolume claims it for this node, or a person orders it. The controller says in
+    /// the object when there is one; only then the agent asks.
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, OperatorError> {
+        let is_named = object.annotation(PERSISTENT_VOLUME_ANNOTATION).is_some();
         let (phase, trouble) = match object.spec.order {
             Some(VolumeOrder::Adopt) if !order::is_done(object) => match self.adopt().await {
                 Ok(()) => (Phase::Ready, None),
                 Err(error) => (Phase::Found, Some(error_message(&error))),
             },
-            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None => {
+            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None if is_named => {
                 (self.phase_of(view).await?, None)
             }
+            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None => (Phase::Found, None),
         };
+        let is_due = phase == Phase::Found && (is_named || trouble.is_some());
         let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
         self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
-        Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
+        Ok(if is_due { Requeue::Again } else { Requeue::Done })
     }
 
     async fn adopt(&self) -> Result<(), OperatorError> {
@@ -122,8 +125,7 @@ impl VolumeReconcile {
         if view.conflict.is_some() {
             return Ok(Phase::Found);
         }
-        let client = self.operator.client.clone();
-        let claimed = is_claimed(client, &record.name, self.id, &self.operator.node).await?;
+        let claimed = self.operator.questions.claimed_by(self.id).await?.is_some();
         let id = self.id;
         let done = match claimed {
             true => self.blocking(move |pool| pool.adopt_volume(id).map(|_| ())).await?,
@@ -179,6 +181,6 @@ impl VolumeReconcile {
         );
         self.known.learn(object.clone(), sent);
         self.write(&object, status::ready(&object, view, &self.operator.health.of_volume(view), phase)).await?;
-        Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
+        Ok(Requeue::Done)
     }
 }

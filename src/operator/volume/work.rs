@@ -137,7 +137,7 @@ impl VolumeReconcile {
             // No disk has any part of it now.
             (Some(failed), Doubt::None) => self.give_up(object, failed).await,
             // It may have been made, and used, on the disk that was given up.
-            (_, Doubt::GivenUp(_)) => match self.was_made_before(object).await? {
+            (_, Doubt::GivenUp(_)) => match self.was_made_before().await? {
                 Some(refusal) => self.refuse(object, Phase::Failed, refusal).await,
                 None => self.make(object).await,
             },

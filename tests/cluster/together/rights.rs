@@ -135,6 +135,8 @@ fn an_agents_token_reads_no_secrets_and_makes_no_pods() {
             ["patch", "nodes"],
             ["delete", "devicepools"],
             ["update", "persistentvolumes"],
+            ["get", "persistentvolumes"],
+            ["list", "persistentvolumes"],
             ["update", "localvolumesets"],
             ["update", "customresourcedefinitions"],
             ["create", "storageclasses"],

@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::super::volume_plan::VolumeChange;
 use super::*;
-use crate::api::crd::{CLAIM_ANNOTATION, HealthEntry, Phase, VolumeOrder};
+use crate::api::crd::{
+    CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, HealthEntry, PERSISTENT_VOLUME_ANNOTATION, Phase, VolumeOrder,
+};
 use crate::operator::volume::sample::in_phase;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
@@ -196,14 +198,44 @@ fn an_order_to_erase_is_carried_out_when_no_persistent_volume_names_the_volume_a
     };
     assert!(changes(&volume, vec![]).contains(&VolumeChange::CarryOut(VolumeOrder::Erase)));
     let mut bound = (*own(id, "Bound")).clone();
-    let claim = json!({"namespace": "d", "name": "data"});
+    let claim = json!({"namespace": "d", "name": "data", "uid": "c1"});
     bound.spec.as_mut().expect("set").claim_ref = serde_json::from_value(claim).expect("a reference");
     let bound = Arc::new(bound);
     let named = changes(&volume, vec![Arc::clone(&bound)]);
-    assert_eq!(named[0], VolumeChange::Claim("d/data".to_owned()));
+    let written = [
+        (CLAIM_ANNOTATION, Some("d/data".to_owned())),
+        (CLAIM_UID_ANNOTATION, Some("c1".to_owned())),
+        (PERSISTENT_VOLUME_ANNOTATION, Some("pvc-1".to_owned())),
+    ];
+    assert_eq!(named[0], VolumeChange::Annotations(written.clone().into()));
     assert!(matches!(&named[1..], [VolumeChange::Conditions(_)]), "{named:?}");
     volume.spec.order = None;
-    volume.metadata.annotations = Some([(CLAIM_ANNOTATION.to_owned(), "d/data".to_owned())].into());
+    let written = written.map(|(key, value)| (key.to_owned(), value.expect("written")));
+    volume.metadata.annotations = Some(written.into());
     assert_eq!(changes(&volume, vec![bound]), [], "nothing is written twice");
-    assert_eq!(changes(&volume, vec![]), [], "the claim that had it last stays known");
+    let gone = [(CLAIM_UID_ANNOTATION, None), (PERSISTENT_VOLUME_ANNOTATION, None)];
+    let expected = [VolumeChange::Annotations(gone.into())];
+    assert_eq!(changes(&volume, vec![]), expected, "the claim that had it last stays known, and nobody has it");
+}
+
+#[test]
+fn a_list_that_is_full_says_how_many_volumes_are_not_watched_and_they_are_counted() {
+    let volumes = (0..1003).map(|n| local(&format!("v{n:04}"), affinity("kubernetes.io/hostname", &["n"])));
+    let mut pool = DevicePool::new("n", Default::default());
+    let view = |pool: &DevicePool, persistent: Vec<Arc<PersistentVolume>>| {
+        let pools = vec![Arc::new(pool.clone())];
+        View { persistent, pools, nodes: vec![node("n", "n", "True")], ..View::default() }
+    };
+    let all: Vec<Arc<PersistentVolume>> = volumes.collect();
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let plan = planner.plan(&view(&pool, all.clone()), at(0));
+    let [(_, list)] = &plan.watch_lists[..] else { panic!("{:?}", plan.watch_lists) };
+    assert_eq!((list.volumes.len(), list.omitted, plan.unwatched), (1000, 3, 3));
+    pool.spec.persistent_volumes = list.volumes.clone();
+    pool.spec.persistent_volumes_omitted = 3;
+    let again = planner.plan(&view(&pool, all.clone()), at(1));
+    assert_eq!((again.watch_lists.len(), again.unwatched), (0, 3), "nothing is written twice");
+    let fewer = planner.plan(&view(&pool, all[..1000].to_vec()), at(2));
+    let [(_, list)] = &fewer.watch_lists[..] else { panic!("{:?}", fewer.watch_lists) };
+    assert_eq!((list.volumes.len(), list.omitted, fewer.unwatched), (1000, 0, 0));
 }

@@ -1,13 +1,18 @@
 //! CreateVolume: asks one node after the other, and waits for its answer.
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{ClusterVolumes, MARGIN, answer, unknown};
 use crate::api::crd::{Phase, PoolVolume};
+use crate::device::NodeName;
+use crate::operator::client::is_object_name;
 use crate::operator::pool_volume;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest_volume::LatestVolume;
+use crate::operator::volume::new_volume;
+use crate::operator::volume::persistent_volumes::claims;
 use crate::operator::write::Write;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 
@@ -43,7 +48,7 @@ impl ClusterVolumes {
                     // If no node remains to ask, the last refusal is the better answer.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
                     refusal = None;
-                    own = self.ask(&mut latest, id, &pool_volume::object(&wanted, &node)).await?.or(own);
+                    own = self.ask(&mut latest, id, self.object(&wanted, id, &node).await?).await?.or(own);
                 }
                 CreateStep::Wait(WaitUntil::Silent) => latest.changed(silent_at).await,
                 CreateStep::Wait(WaitUntil::Over) => latest.changed(over_at).await,
@@ -70,9 +75,23 @@ impl ClusterVolumes {
         }
     }
 
+    /// What asks the node for the volume, with whether the volume is new.
+    async fn object(&self, wanted: &VolumeRequest, id: VolumeId, node: &NodeName) -> Result<PoolVolume, Error> {
+        let mut object = pool_volume::object(wanted, node);
+        let now = Timestamp::now();
+        let named = match is_object_name(&wanted.name) {
+            true => self.objects.persistent_volume_named(&wanted.name).await.map_err(unknown)?,
+            false => None,
+        };
+        if !named.is_some_and(|found| claims(&found, id, node)) {
+            new_volume::say(&mut object, now);
+        }
+        Ok(object)
+    }
+
     /// Creates the object, and returns its UID; if another writer was faster, looks at the present object.
-    async fn ask(&self, latest: &mut LatestVolume, id: VolumeId, object: &PoolVolume) -> Result<Option<String>, Error> {
-        match self.objects.create(object).await.map_err(unknown)? {
+    async fn ask(&self, latest: &mut LatestVolume, id: VolumeId, object: PoolVolume) -> Result<Option<String>, Error> {
+        match self.objects.create(&object).await.map_err(unknown)? {
             Write::Done(made) => {
                 let uid = made.uid();
                 latest.learn(Some(made));
