@@ -130,7 +130,12 @@ impl Checkup {
         // A question that failed once says nothing new: what the disk reported before counts until it reports again.
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
-        let observation = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
+        let observation = DiskObservation {
+            report: memory.report.clone(),
+            io: self.host.io_errors(raw),
+            silent,
+            arrays: self.host.arrays(raw),
+        };
         let findings = memory.counters.findings(&observation);
         // A busy disk answers later than this checkup ends; silence is a finding of its own.
         memory.answered |= has_answered;

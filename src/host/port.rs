@@ -30,9 +30,9 @@ pub trait Host: Send + Sync + 'static {
     /// What the kernel counted of a disk; `None` if it does not count that. Opens no device.
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
 
-    /// How an md array is; `None` if the device is none. Opens no device.
-    fn array_state(&self, _disk: &RawDisk) -> Option<ArrayState> {
-        None
+    /// The md arrays that a device is, or is built on. Opens no device.
+    fn arrays(&self, _disk: &RawDisk) -> Vec<ArrayState> {
+        Vec::new()
     }
 
     /// The light of the slot that a disk is in; `None` if Linux knows none. Opens no device.

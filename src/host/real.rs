@@ -91,7 +91,7 @@ impl Host for RealHost {
         sysfs::io_errors(&self.roots, disk)
     }
 
-    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
+    fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
         array_state::read(&self.roots.sys, disk.devno)
     }
 

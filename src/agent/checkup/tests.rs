@@ -3,7 +3,7 @@ use crate::agent::Reconciler;
 use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
+use crate::host::{ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
@@ -93,6 +93,26 @@ fn a_counter_of_the_kernel_that_rises_is_seen_at_the_next_checkup_and_goes_when_
     node.host.advance(Duration::from_secs(60));
     assert!(node.look());
     assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+}
+
+#[test]
+fn an_array_that_loses_members_is_a_reason_of_the_disk_on_it_and_of_its_volumes_until_it_is_rebuilt() {
+    let mut node = node();
+    let view = mounted(&node);
+    let (name, other) = if node.disk_of(&view) == "fake0" { ("fake0", "fake1") } else { ("fake1", "fake0") };
+    node.look();
+    for (degraded, reasons) in [(1, vec!["ArrayDegraded"]), (2, vec!["ArrayFailed"]), (0, vec![])] {
+        let (level, state) = (Some("raid5".to_owned()), "active".to_owned());
+        let array = ArrayState { name: "md127".into(), level, state, degraded: Some(degraded), disks: Some(3) };
+        node.host.set_arrays(name, vec![array]);
+        assert!(node.look());
+        assert_eq!(node.reasons(name), reasons);
+        assert_eq!(volume_reasons(&node, &view), reasons);
+        assert_eq!(node.reasons(other), [] as [String; 0]);
+        let cordons = node.checkup.pool.disk_views().into_iter().filter_map(|disk| disk.cordon);
+        assert_eq!(cordons.count(), reasons.len(), "it takes no new volumes");
+        assert!(!node.look(), "nothing changed");
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
-    arrays: Mutex<BTreeMap<KernelName, ArrayState>>,
+    arrays: Mutex<BTreeMap<KernelName, Vec<ArrayState>>>,
     lights: Mutex<BTreeMap<KernelName, Lit>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
@@ -148,9 +148,9 @@ impl FakeHost {
         locked(&self.lights).insert(name.into(), Lit::Off);
     }
 
-    /// What the kernel says of an md array from now on.
-    pub fn set_array_state(&self, name: &str, state: ArrayState) {
-        locked(&self.arrays).insert(name.into(), state);
+    /// What the kernel says of the md arrays below a device from now on.
+    pub fn set_arrays(&self, name: &str, arrays: Vec<ArrayState>) {
+        locked(&self.arrays).insert(name.into(), arrays);
     }
 
     /// What the kernel says of the filesystem that is mounted at `target` from now on.
@@ -256,8 +256,8 @@ impl Host for FakeHost {
         locked(&self.io_errors).get(&disk.name).copied()
     }
 
-    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
-        locked(&self.arrays).get(&disk.name).cloned()
+    fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
+        locked(&self.arrays).get(&disk.name).cloned().unwrap_or_default()
     }
 
     fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
