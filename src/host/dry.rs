@@ -16,7 +16,7 @@ use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, Parti
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors};
+use super::health::{DiskReport, IoErrors, Writes};
 use super::port::{
     Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
     TargetKind,
@@ -76,6 +76,10 @@ impl Host for DryHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         self.real.io_errors(disk)
+    }
+
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        self.real.writes(disk)
     }
 
     fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {

@@ -9,7 +9,7 @@ use super::disk::RealDisk;
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
-use super::health::{DiskReport, IoErrors};
+use super::health::{DiskReport, IoErrors, Writes};
 use super::mount::RealMounts;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
@@ -89,6 +89,10 @@ impl Host for RealHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         sysfs::io_errors(&self.roots, disk)
+    }
+
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        sysfs::writes(&self.roots, disk)
     }
 
     fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {

@@ -3,7 +3,7 @@ use crate::agent::Reconciler;
 use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
+use crate::host::{ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess, Writes};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
@@ -142,6 +142,19 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
     while node.reasons("fake0") != [] as [String; 0] {
         node.look();
     }
+}
+
+#[test]
+fn a_disk_that_answers_reads_and_ends_no_write_is_named_until_one_ends() {
+    let mut node = node();
+    let mut look = |counted| {
+        node.host.set_writes("fake0", Writes { under_way: 2, counted });
+        node.host.advance(EVERY);
+        node.look();
+        node.reasons("fake0")
+    };
+    let looks = [look(5), look(5), look(5), look(6)].map(|reasons| reasons.join(" "));
+    assert_eq!(looks, ["", "", "DiskNotAnswering", ""]);
 }
 
 #[test]

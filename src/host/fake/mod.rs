@@ -29,7 +29,7 @@ use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, Health, IoErrors};
+use super::health::{DiskReport, Health, IoErrors, Writes};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::slot_light::{Lit, SlotLight};
@@ -46,6 +46,7 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
+    writes: Mutex<BTreeMap<KernelName, Writes>>,
     arrays: Mutex<BTreeMap<KernelName, Vec<ArrayState>>>,
     lights: Mutex<BTreeMap<KernelName, Lit>>,
     asked: AtomicUsize,
@@ -75,6 +76,7 @@ impl Default for FakeHost {
             clock: Mutex::default(),
             reports: Mutex::default(),
             io_errors: Mutex::default(),
+            writes: Mutex::default(),
             arrays: Mutex::default(),
             lights: Mutex::default(),
             asked: AtomicUsize::default(),
@@ -139,6 +141,10 @@ impl FakeHost {
     }
 
     /// What the kernel has counted of a disk. Nothing, until this is called.
+    pub fn set_writes(&self, name: &str, counted: Writes) {
+        locked(&self.writes).insert(name.into(), counted);
+    }
+
     pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
         locked(&self.io_errors).insert(name.into(), counted);
     }
@@ -254,6 +260,10 @@ impl Host for FakeHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         locked(&self.io_errors).get(&disk.name).copied()
+    }
+
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        locked(&self.writes).get(&disk.name).copied()
     }
 
     fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
