@@ -21,7 +21,7 @@ use self::mounted::Expected;
 use self::paths::PathCheckup;
 use super::reports::Reports;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
-use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, VolumeObservation};
+use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, StalledWrites, VolumeObservation};
 use crate::host::{DiskReport, Health, Host, Incarnation, RawDisk, chain, timeout};
 use crate::pool::{Fitness, Pool};
 
@@ -32,6 +32,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(60);
 struct DiskMemory {
     of: Incarnation,
     counters: DiskCounters,
+    writes: StalledWrites,
     /// What it reported last; it counts until the disk answers again.
     report: Option<DiskReport>,
     /// It has answered at least once.
@@ -118,19 +119,33 @@ impl Checkup {
         } else {
             self.filesystems.is_overdue(id, now).then_some("for the state of its filesystems")
         };
-        let silent = asked.map(|what| {
-            format!("{} was asked {what}, and has not answered for more than {seconds} s", raw.path.display())
-        });
+        let path = raw.path.display();
+        let silent =
+            asked.map(|what| format!("{path} was asked {what}, and has not answered for more than {seconds} s"));
         let of = raw.incarnation();
-        let new = || DiskMemory { of, counters: DiskCounters::default(), report: None, answered: false };
+        let new = || DiskMemory {
+            of,
+            counters: DiskCounters::default(),
+            writes: StalledWrites::default(),
+            report: None,
+            answered: false,
+        };
         let memory = self.disks.entry(id.clone()).or_insert_with(new);
         if memory.of != of {
             *memory = new();
         }
+        let is_stalled = memory.writes.look(self.host.writes(raw), now);
+        let stalled = is_stalled.then(|| format!("writes to {path} are under way, and none has ended for a minute"));
+        let silent = silent.or(stalled);
         // A question that failed once says nothing new: what the disk reported before counts until it reports again.
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
-        let observation = DiskObservation { report: memory.report.clone(), io: self.host.io_errors(raw), silent };
+        let observation = DiskObservation {
+            report: memory.report.clone(),
+            io: self.host.io_errors(raw),
+            silent,
+            arrays: self.host.arrays(raw),
+        };
         let findings = memory.counters.findings(&observation);
         // A busy disk answers later than this checkup ends; silence is a finding of its own.
         memory.answered |= has_answered;

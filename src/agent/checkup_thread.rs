@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::burst::Burst;
 use super::checkup::{Answered, Checkup, EVERY};
-use crate::host::{MountEvents, chain};
+use crate::host::{Announcements, chain};
 
 /// How long a checkup waits for more events. A node that starts many pods has a checkup a second.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -30,14 +30,14 @@ impl CheckupHandle {
     /// Starts the thread. `changed` is called after each checkup that found something new.
     pub fn start(
         mut checkup: Checkup,
-        mounts: Option<MountEvents>,
+        announcements: Vec<Announcements>,
         changed: impl Fn() + Send + 'static,
     ) -> (Self, JoinHandle<()>) {
         let (requests, inbox) = mpsc::channel();
         let handle = Self(requests);
-        if let Some(mounts) = mounts {
+        for events in announcements {
             let outbox = handle.0.clone();
-            std::thread::spawn(move || listen(&mounts, &outbox));
+            std::thread::spawn(move || listen(events, &outbox));
         }
         let due = handle.clone();
         let answered: Answered = Arc::new(move || due.due());
@@ -89,15 +89,15 @@ fn wait(inbox: &Receiver<CheckupRequest>) -> Wakes {
     Wakes::Checkup
 }
 
-/// Makes a checkup due with each change of the mount table, until nobody takes it.
-fn listen(mounts: &MountEvents, outbox: &Sender<CheckupRequest>) {
+/// Makes a checkup due with each change of mounts or arrays, until nobody takes it.
+fn listen(mut events: Announcements, outbox: &Sender<CheckupRequest>) {
     loop {
-        let request = match mounts.next(LISTEN) {
+        let request = match events.next(LISTEN) {
             Ok(true) => CheckupRequest::Look,
             // Time to see whether anybody still listens.
             Ok(false) => CheckupRequest::Nothing,
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "changes of mounts are not announced; they are seen once a minute");
+                tracing::warn!(error = %chain(&error), "changes are not announced; they are seen once a minute");
                 return;
             }
         };

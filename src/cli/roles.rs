@@ -23,6 +23,9 @@ pub struct StandaloneArgs {
     /// YAML file of LocalVolumeSets (several documents): which disks may be used, and how
     #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS", hide_env_values = true)]
     sets: PathBuf,
+    /// Address of /healthz, /readyz and /metrics; without it none of them is served
+    #[arg(long, env = "LOCALPOOL_HTTP", hide_env_values = true)]
+    http: Option<SocketAddr>,
     /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     device_min_age: Duration,
@@ -163,12 +166,13 @@ impl DiscoveryArgs {
 
 impl StandaloneArgs {
     pub fn run(self) -> Result<()> {
-        let Self { socket, state, sets, device_min_age, max_volumes_per_node } = self;
+        let Self { socket, state, sets, http, device_min_age, max_volumes_per_node } = self;
         let node = state.node()?;
         standalone::run(standalone::StandaloneSettings {
             socket,
             state_dir: state.state_dir,
             sets,
+            http,
             node,
             min_age: device_min_age,
             max_volumes: i64::from(max_volumes_per_node),

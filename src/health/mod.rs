@@ -14,6 +14,7 @@ mod history;
 mod observed;
 mod path;
 mod reason;
+mod stalled;
 
 pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
@@ -21,3 +22,4 @@ pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use path::{PathKind, WatchedPath};
 pub use reason::{HealthReason, LossScope, REASONS, ReasonRow, Severity, Source, Subject};
+pub use stalled::StalledWrites;

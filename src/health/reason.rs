@@ -132,6 +132,15 @@ reasons! {
     DiskFailing: Disk, Look, Degraded, AT_ONCE,
         "The disk reports that it fails, or predicts it.",
         "Copy the data away soon: docs/health.md, \"Replace a disk\".";
+    ArrayFailed: Disk, Look, Inaccessible, AT_ONCE,
+        "The md array that the disk is built on lacks more members than it can, or has stopped.",
+        "Stop the pods of its volumes, and look at `/proc/mdstat` and `dmesg`: members that only lost their connection \
+         come back with it, and `mdadm --assemble --force` takes those that are nearly up to date. Never make the array \
+         again with `mdadm --create`. If members are dead: docs/health.md, \"Replace a disk\", and a backup.";
+    ArrayDegraded: Disk, Look, Degraded, AT_ONCE,
+        "The md array that the disk is built on lacks a member, or rebuilds one. The next loss may be the last.",
+        "`cat /proc/mdstat` and `mdadm --detail /dev/mdN` on the node name the member. Replace it with `mdadm --remove` \
+         and `mdadm --add`, and wait until it is rebuilt. Until then the disk takes no new volumes.";
     DiskMediaErrors: Disk, Look, Degraded, TEN_MINUTES,
         "The disk has found more data that it cannot read or correct since the last checkup.",
         "Run a check of the application's data, and of its backup. If the counter keeps rising: docs/health.md, \
@@ -246,10 +255,18 @@ impl HealthReason {
     }
 
     /// Whether a disk takes no new volumes because of it: the disk says itself that it will not keep data, or says
-    /// nothing. Wear does not count: in a fleet of one age all disks reach it at once, long before they fail. Nor does
+    /// nothing, or its array has no redundancy any more. Wear does not count: in a fleet of one age all disks reach it at once, long before they fail. Nor does
     /// what comes and goes.
     pub fn cordons(&self) -> bool {
-        matches!(self, Self::DiskNotAnswering | Self::DiskReadOnly | Self::DiskFailing | Self::DiskSpareLow)
+        matches!(
+            self,
+            Self::DiskNotAnswering
+                | Self::DiskReadOnly
+                | Self::DiskFailing
+                | Self::DiskSpareLow
+                | Self::ArrayFailed
+                | Self::ArrayDegraded
+        )
     }
 
     /// Never: what is only worse than it should be, what comes and goes, what a new mount heals with the data, and what
@@ -260,10 +277,12 @@ impl HealthReason {
             | Self::DiskNotReady
             | Self::DiskNotAnswering
             | Self::DiskReadOnly
+            | Self::ArrayFailed
             | Self::VolumeMissing => LossScope::Own,
             Self::HostPathNotExist | Self::NotMountPoint => LossScope::Paths,
             Self::NodeNotReady | Self::NodeGone => LossScope::All,
             Self::DiskFailing
+            | Self::ArrayDegraded
             | Self::DiskMediaErrors
             | Self::DiskIoErrors
             | Self::DiskSpareLow
@@ -324,7 +343,8 @@ mod tests {
         assert_eq!(words.len(), REASONS.len());
         for row in REASONS {
             assert!(row.meaning.ends_with('.') && row.action.ends_with('.'), "{row:?}");
-            assert!(row.subject != Subject::Disk || row.word.starts_with("Disk") || row.word == "BackgroundWorkFails");
+            let is_of_disk = |word: &str| word.starts_with("Disk") || word.starts_with("Array");
+            assert!(row.subject != Subject::Disk || is_of_disk(row.word) || row.word == "BackgroundWorkFails");
         }
         assert!(Severity::Degraded < Severity::Inaccessible && Severity::Inaccessible < Severity::DataLoss);
     }

@@ -16,7 +16,7 @@ use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, Parti
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors};
+use super::health::{DiskReport, IoErrors, Writes};
 use super::port::{
     Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
     TargetKind,
@@ -78,8 +78,12 @@ impl Host for DryHost {
         self.real.io_errors(disk)
     }
 
-    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
-        self.real.array_state(disk)
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        self.real.writes(disk)
+    }
+
+    fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
+        self.real.arrays(disk)
     }
 
     fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
@@ -355,13 +359,19 @@ mod tests {
         fake.mounts().mount(&raw.path, Path::new("/t"), FsKind::Ext4, &[]).expect("mounted");
         let dry = DryHost::new(Arc::clone(&fake) as Arc<dyn Host>);
         let mount = dry.mounts().table().expect("a table").remove(0);
-        let states = || (dry.array_state(&raw), dry.mounts().filesystem_state(&mount).expect("said"));
-        assert_eq!(states(), (None, FilesystemState::default()));
-        let array = ArrayState { state: "clean".to_owned(), degraded: Some(1), disks: Some(2) };
+        let states = || (dry.arrays(&raw), dry.mounts().filesystem_state(&mount).expect("said"));
+        assert_eq!(states(), (vec![], FilesystemState::default()));
+        let array = ArrayState {
+            name: "md0".into(),
+            level: None,
+            state: "clean".to_owned(),
+            degraded: Some(1),
+            disks: Some(2),
+        };
         let filesystem = FilesystemState { is_read_only: true, errors: Some(7), is_shut_down: false };
-        fake.set_array_state("fake0", array.clone());
+        fake.set_arrays("fake0", vec![array.clone()]);
         fake.set_filesystem_state(Path::new("/t"), filesystem);
-        assert_eq!(states(), (Some(array), filesystem));
+        assert_eq!(states(), (vec![array], filesystem));
     }
 
     #[test]

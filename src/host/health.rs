@@ -73,3 +73,12 @@ pub struct IoErrors {
     pub errors: u64,
     pub timeouts: u64,
 }
+
+/// Writes to a device, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// They have begun and not ended.
+    pub under_way: u64,
+    /// Those that have ended since it found the device; for a mapped one before Linux 6.3, those that have begun.
+    pub counted: u64,
+}

@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
 mod agent_lock;
+mod announcements;
 mod array_state;
 mod backoff;
 mod block;
@@ -34,7 +35,6 @@ mod kernel_name;
 pub mod links;
 pub mod machine_id;
 mod mount;
-mod mount_events;
 mod mountinfo;
 mod natural_order;
 mod notifier;
@@ -58,6 +58,7 @@ mod uevent;
 mod wait;
 
 pub use agent_lock::AgentLock;
+pub use announcements::Announcements;
 pub use array_state::ArrayState;
 pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
@@ -74,12 +75,11 @@ pub use extent::Extent;
 pub use file_watch::FileWatch;
 pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
 pub use filesystem_state::FilesystemState;
-pub use health::{DiskReport, DiskWarning, Health, IoErrors};
+pub use health::{DiskReport, DiskWarning, Health, IoErrors, Writes};
 
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;
 pub use mount::RealMounts;
-pub use mount_events::MountEvents;
 pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};

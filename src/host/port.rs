@@ -9,7 +9,7 @@ use super::array_state::ArrayState;
 use super::block::Disk;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors};
+use super::health::{DiskReport, IoErrors, Writes};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
@@ -30,9 +30,14 @@ pub trait Host: Send + Sync + 'static {
     /// What the kernel counted of a disk; `None` if it does not count that. Opens no device.
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
 
-    /// How an md array is; `None` if the device is none. Opens no device.
-    fn array_state(&self, _disk: &RawDisk) -> Option<ArrayState> {
+    /// What the kernel counts of the writes to a disk; `None` if it does not count them. Opens no device.
+    fn writes(&self, _disk: &RawDisk) -> Option<Writes> {
         None
+    }
+
+    /// The md arrays that a device is, or is built on. Opens no device.
+    fn arrays(&self, _disk: &RawDisk) -> Vec<ArrayState> {
+        Vec::new()
     }
 
     /// The light of the slot that a disk is in; `None` if Linux knows none. Opens no device.

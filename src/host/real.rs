@@ -9,7 +9,7 @@ use super::disk::RealDisk;
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
-use super::health::{DiskReport, IoErrors};
+use super::health::{DiskReport, IoErrors, Writes};
 use super::mount::RealMounts;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
@@ -91,7 +91,11 @@ impl Host for RealHost {
         sysfs::io_errors(&self.roots, disk)
     }
 
-    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        sysfs::writes(&self.roots, disk)
+    }
+
+    fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
         array_state::read(&self.roots.sys, disk.devno)
     }
 

@@ -11,13 +11,14 @@ mod io_errors;
 mod kind;
 mod offered;
 mod slot_light;
+mod writes;
 
 use directory::Directory;
 use disk::Reader;
 use identity::NumaNodes;
 
 use super::error::HostError;
-use super::health::IoErrors;
+use super::health::{IoErrors, Writes};
 use super::in_use;
 use super::links::DevTree;
 use super::natural_order::natural_order;
@@ -46,6 +47,11 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     in_use::mark(roots, &tree, &mut disks)?;
     offered::mark(&roots.mnt, &tree, &mut disks);
     Ok(disks)
+}
+
+/// See [`Host::writes`](super::port::Host::writes).
+pub fn writes(roots: &Roots, disk: &RawDisk) -> Option<Writes> {
+    writes::read(&roots.sys.join("block"), disk)
 }
 
 /// What the kernel counted of a disk; see [`Host::io_errors`](super::port::Host::io_errors).

@@ -13,7 +13,7 @@ use super::sets;
 use crate::agent::{AgentHandle, Checkup, CheckupHandle, PassReport, Reconciler};
 use crate::csi::{AgentService, Looks, Readiness, proto::agent::agent_server::AgentServer};
 use crate::health::Board;
-use crate::host::{AgentLock, DeviceEvents, Host, MountEvents, Roots, StateDir};
+use crate::host::{AgentLock, Announcements, DeviceEvents, Host, Roots, StateDir};
 use crate::pool::Pool;
 
 /// Waits until this process is the one that may touch disks. `None`: stopped meanwhile.
@@ -56,11 +56,13 @@ impl RunningAgent {
         mut on_pass: impl FnMut(&PassReport) + Send + 'static,
     ) -> Result<Self> {
         let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-        let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
+        let mounts = Announcements::of_mounts(&Roots::default()).context("subscribing to changes of mounts")?;
+        let arrays = Announcements::of_arrays(&Roots::default()).context("subscribing to changes of md arrays")?;
+        let announcements = [mounts].into_iter().chain(arrays).collect();
         let checkup = Checkup::new(Arc::clone(host), Arc::clone(pool), board.clone(), agent.reports());
         let (notify, health_changed) = watch::channel(0);
         let (checkups, checkup_thread) =
-            CheckupHandle::start(checkup, Some(mounts), move || notify.send_modify(|count| *count += 1));
+            CheckupHandle::start(checkup, announcements, move || notify.send_modify(|count| *count += 1));
         let after_pass = checkups.clone();
         let (look, looked) = watch::channel(0);
         let (handle, thread) = AgentHandle::start(agent, Arc::clone(pool), Some(events), move |pass| {

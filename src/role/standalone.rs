@@ -1,17 +1,20 @@
 //! The role `standalone`: a whole driver in one process, without Kubernetes. Wires host, pool, volumes and the sockets,
 //! and stops them again.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use super::metrics::NodeMetrics;
 use super::running::{RunningAgent, become_agent};
-use super::{AGENT_SOCKET, LogFormat, log_to_stderr, machine, observer, sets};
-use crate::agent::Reconciler;
+use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, machine, observer, sets};
+use crate::agent::{PassReport, Reconciler};
 use crate::claim::Rule;
 use crate::csi::{
     ControllerService, IdentityService, NodeService, Readiness,
@@ -19,7 +22,7 @@ use crate::csi::{
     server,
 };
 use crate::device::{NodeName, Owner};
-use crate::health::Board;
+use crate::operator::node::PassSummary;
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
@@ -29,6 +32,8 @@ pub struct StandaloneSettings {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
     pub sets: PathBuf,
+    /// `None`: there is no HTTP.
+    pub http: Option<SocketAddr>,
     pub node: NodeName,
     pub min_age: Duration,
     pub max_volumes: i64,
@@ -66,7 +71,15 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
 
     let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
-    let mut agent = RunningAgent::start(agent, (&host, &pool), Board::default(), readiness.clone(), &stop, |_| {})?;
+    let (metrics, registry) = NodeMetrics::new(&settings.node)?;
+    metrics.watch(&pool, &host);
+    let (pass_sender, passes) = watch::channel(None);
+    metrics.sets.watch(passes);
+    let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
+    let mut agent = RunningAgent::start(agent, (&host, &pool), metrics.health(), readiness.clone(), &stop, on_pass)?;
+    let web = settings.http.map(|address| {
+        http::serve(address, readiness.clone(), registry, metrics.refresh(), stop.clone().cancelled_owned())
+    });
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(agent.board.clone());
@@ -77,14 +90,20 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let own = agent.service();
     tracing::info!(socket = %settings.socket.display(), node = settings.node.as_str(), "serving CSI");
 
-    let both = async {
-        let sockets = tokio::try_join!(
+    let sockets = async {
+        let both = tokio::try_join!(
             server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
             server::serve(agent_socket, own, stop.clone().cancelled_owned()),
         );
-        sockets.map(|_| ()).context("serving CSI")
+        both.map(|_| ()).context("serving CSI")
     };
-    let ended = agent.parts.serve(&stop, both).await;
+    let web = async {
+        match web {
+            Some(web) => web.await.context("serving HTTP"),
+            None => Ok(()),
+        }
+    };
+    let ended = agent.parts.serve(&stop, async { tokio::try_join!(sockets, web).map(|_| ()) }).await;
     agent.stop().await;
     ended
 }

@@ -79,7 +79,7 @@ impl SimNode {
         let agent = agent.asking_elsewhere(ask);
         let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
         let checkup = Checkup::new(Arc::clone(&self.host) as _, Arc::clone(&pool), board.clone(), agent.reports());
-        let (checkups, _) = CheckupHandle::start(checkup, None, move || tell.send_modify(|count| *count += 1));
+        let (checkups, _) = CheckupHandle::start(checkup, Vec::new(), move || tell.send_modify(|count| *count += 1));
         let (see, seen) = watch::channel(None);
         let after_pass = checkups.clone();
         let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), None, move |pass| {

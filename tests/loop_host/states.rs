@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use localpool::host::{
-    FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap, RealFilesystems,
+    Announcements, FilesystemState, Filesystems, FsKind, Host, HostError, Mount, Mounts, PartitionMap, RealFilesystems,
     RealHost, RealMounts, Roots, StateDir, TargetAccess,
 };
 use localpool_testing::{MIB, eventually, run};
@@ -205,7 +205,7 @@ fn loop_a_disk_that_is_no_array_has_no_state_of_one() {
     let disk = Loop::new(MIB, 512);
     let state = StateDir::at(disk.folder.path());
     let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
-    assert_eq!(host.array_state(&disk.raw()), None);
+    assert_eq!(host.arrays(&disk.raw()), []);
 }
 
 #[test]
@@ -214,17 +214,17 @@ fn loop_a_mount_an_unmount_and_a_remount_are_announced_once() {
     const SOON: Duration = Duration::from_secs(10);
     let disk = made(FsKind::Ext4);
     let target = Target::new(&disk, "mnt");
-    let events = MountEvents::subscribe(&Roots::default()).unwrap();
+    let mut events = Announcements::of_mounts(&Roots::default()).unwrap();
     // Others on this machine mount too, so silence is only waited for.
-    let until_silent = || while events.next(Duration::from_millis(100)).unwrap() {};
-    until_silent();
+    let until_silent = |events: &mut Announcements| while events.next(Duration::from_millis(100)).unwrap() {};
+    until_silent(&mut events);
 
     mount(&disk.node, &target, FsKind::Ext4);
     assert!(events.next(SOON).unwrap(), "a mount before the wait");
-    until_silent();
+    until_silent(&mut events);
     run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);
     assert!(events.next(SOON).unwrap(), "a remount");
-    until_silent();
+    until_silent(&mut events);
     let began = Instant::now();
     thread::scope(|threads| {
         threads.spawn(|| {
@@ -234,5 +234,5 @@ fn loop_a_mount_an_unmount_and_a_remount_are_announced_once() {
         assert!(events.next(SOON).unwrap(), "an unmount during the wait");
     });
     assert!(began.elapsed() < SOON);
-    until_silent();
+    until_silent(&mut events);
 }

@@ -3,7 +3,7 @@ use crate::agent::Reconciler;
 use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess};
+use crate::host::{ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess, Writes};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
@@ -96,6 +96,26 @@ fn a_counter_of_the_kernel_that_rises_is_seen_at_the_next_checkup_and_goes_when_
 }
 
 #[test]
+fn an_array_that_loses_members_is_a_reason_of_the_disk_on_it_and_of_its_volumes_until_it_is_rebuilt() {
+    let mut node = node();
+    let view = mounted(&node);
+    let (name, other) = if node.disk_of(&view) == "fake0" { ("fake0", "fake1") } else { ("fake1", "fake0") };
+    node.look();
+    for (degraded, reasons) in [(1, vec!["ArrayDegraded"]), (2, vec!["ArrayFailed"]), (0, vec![])] {
+        let (level, state) = (Some("raid5".to_owned()), "active".to_owned());
+        let array = ArrayState { name: "md127".into(), level, state, degraded: Some(degraded), disks: Some(3) };
+        node.host.set_arrays(name, vec![array]);
+        assert!(node.look());
+        assert_eq!(node.reasons(name), reasons);
+        assert_eq!(volume_reasons(&node, &view), reasons);
+        assert_eq!(node.reasons(other), [] as [String; 0]);
+        let cordons = node.checkup.pool.disk_views().into_iter().filter_map(|disk| disk.cordon);
+        assert_eq!(cordons.count(), reasons.len(), "it takes no new volumes");
+        assert!(!node.look(), "nothing changed");
+    }
+}
+
+#[test]
 fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_time() {
     let mut node = node();
     node.disks[0].set_hangs(true);
@@ -122,6 +142,19 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
     while node.reasons("fake0") != [] as [String; 0] {
         node.look();
     }
+}
+
+#[test]
+fn a_disk_that_answers_reads_and_ends_no_write_is_named_until_one_ends() {
+    let mut node = node();
+    let mut look = |counted| {
+        node.host.set_writes("fake0", Writes { under_way: 2, counted });
+        node.host.advance(EVERY);
+        node.look();
+        node.reasons("fake0")
+    };
+    let looks = [look(5), look(5), look(5), look(6)].map(|reasons| reasons.join(" "));
+    assert_eq!(looks, ["", "", "DiskNotAnswering", ""]);
 }
 
 #[test]

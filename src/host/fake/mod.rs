@@ -29,7 +29,7 @@ use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, Health, IoErrors};
+use super::health::{DiskReport, Health, IoErrors, Writes};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::slot_light::{Lit, SlotLight};
@@ -46,7 +46,8 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
-    arrays: Mutex<BTreeMap<KernelName, ArrayState>>,
+    writes: Mutex<BTreeMap<KernelName, Writes>>,
+    arrays: Mutex<BTreeMap<KernelName, Vec<ArrayState>>>,
     lights: Mutex<BTreeMap<KernelName, Lit>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
@@ -75,6 +76,7 @@ impl Default for FakeHost {
             clock: Mutex::default(),
             reports: Mutex::default(),
             io_errors: Mutex::default(),
+            writes: Mutex::default(),
             arrays: Mutex::default(),
             lights: Mutex::default(),
             asked: AtomicUsize::default(),
@@ -139,6 +141,10 @@ impl FakeHost {
     }
 
     /// What the kernel has counted of a disk. Nothing, until this is called.
+    pub fn set_writes(&self, name: &str, counted: Writes) {
+        locked(&self.writes).insert(name.into(), counted);
+    }
+
     pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
         locked(&self.io_errors).insert(name.into(), counted);
     }
@@ -148,9 +154,9 @@ impl FakeHost {
         locked(&self.lights).insert(name.into(), Lit::Off);
     }
 
-    /// What the kernel says of an md array from now on.
-    pub fn set_array_state(&self, name: &str, state: ArrayState) {
-        locked(&self.arrays).insert(name.into(), state);
+    /// What the kernel says of the md arrays below a device from now on.
+    pub fn set_arrays(&self, name: &str, arrays: Vec<ArrayState>) {
+        locked(&self.arrays).insert(name.into(), arrays);
     }
 
     /// What the kernel says of the filesystem that is mounted at `target` from now on.
@@ -256,8 +262,12 @@ impl Host for FakeHost {
         locked(&self.io_errors).get(&disk.name).copied()
     }
 
-    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
-        locked(&self.arrays).get(&disk.name).cloned()
+    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+        locked(&self.writes).get(&disk.name).copied()
+    }
+
+    fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
+        locked(&self.arrays).get(&disk.name).cloned().unwrap_or_default()
     }
 
     fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {

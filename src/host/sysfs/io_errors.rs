@@ -11,17 +11,20 @@ use crate::host::raw::RawDisk;
 
 /// `block` is /sys/block. `None` as well if the disk has gone, or another one has its name.
 pub(super) fn read(block: &Path, disk: &RawDisk) -> Option<IoErrors> {
-    let node = Directory::open(&block.join(disk.name.replace('/', "!"))).ok()?;
-    let uevent = Uevent::read(&node);
-    if uevent.devno != Some(disk.devno) || uevent.diskseq(&node) != disk.diskseq {
-        return None;
-    }
+    let node = folder(block, disk)?;
     let count = |attribute: &str| {
         let text = node.text(attribute)?;
         u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
     // Kernels before 5.17 have no counter of timeouts.
     Some(IoErrors { errors: count("device/ioerr_cnt")?, timeouts: count("device/iotmo_cnt").unwrap_or(0) })
+}
+
+/// The folder of this very disk.
+pub(super) fn folder(block: &Path, disk: &RawDisk) -> Option<Directory> {
+    let node = Directory::open(&block.join(disk.name.replace('/', "!"))).ok()?;
+    let uevent = Uevent::read(&node);
+    (uevent.devno == Some(disk.devno) && uevent.diskseq(&node) == disk.diskseq).then_some(node)
 }
 
 #[cfg(test)]

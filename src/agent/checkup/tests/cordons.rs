@@ -172,7 +172,10 @@ fn what_a_node_offers_does_not_come_and_go_with_what_a_disk_reports() {
 fn what_comes_and_goes_and_wear_that_a_fleet_reaches_at_once_cordon_no_disk() {
     let cordon = |row: &&ReasonRow| HealthReason::from(row.word.to_owned()).cordons();
     let words: Vec<&str> = REASONS.iter().filter(cordon).map(|row| row.word).collect();
-    assert_eq!(words, ["DiskNotAnswering", "DiskReadOnly", "DiskFailing", "DiskSpareLow"]);
+    assert_eq!(
+        words,
+        ["DiskNotAnswering", "DiskReadOnly", "DiskFailing", "ArrayFailed", "ArrayDegraded", "DiskSpareLow"]
+    );
     assert!(REASONS.iter().filter(cordon).all(ReasonRow::marks));
 }
 
