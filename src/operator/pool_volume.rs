@@ -80,6 +80,7 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     let mut volume = PoolVolume::new(&object.name_any(), spec);
     volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
@@ -115,6 +116,7 @@ pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     of_spec(VolumeId::of_name(name), spec)
 }
@@ -274,6 +276,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> Po
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     of_spec(view.id, spec)
 }
