@@ -18,6 +18,7 @@ use crate::device::{lvm_filter, udev_rules};
 use crate::host::stdout::{PrintError, complain, print};
 use crate::operator::OperatorError;
 use crate::operator::crds::{self, Ownership};
+use crate::operator::drain::forget;
 use crate::operator::volume::{ClaimName, ManifestRequest, abandon, erase, manifest};
 use crate::role::{host_rules, sets};
 use crate::show::devices::Format;
@@ -55,9 +56,12 @@ enum CliCommand {
     Volumes(DevicesArgs),
     /// Print what is wrong with the disks and volumes of this node, since when, and what to do
     Health(DevicesArgs),
-    /// Drain or release a disk of the pool, or take one over
+    /// Cordon, drain, release, give up or find a disk of the pool, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
+    /// Forget the pool of a node that is gone
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Show what sets would do
     #[command(subcommand)]
     Set(SetCommand),
@@ -99,6 +103,20 @@ struct PlanArgs {
     file: PathBuf,
     #[command(flatten)]
     state: StateArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolCommand {
+    /// Give up all volumes of a node whose Node object was deleted, and its DevicePool; asks the cluster, and erases nothing
+    Forget(ForgetArgs),
+}
+
+#[derive(Debug, Args)]
+struct ForgetArgs {
+    /// Name of the node: the name of its DevicePool
+    node: String,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -226,6 +244,10 @@ impl Cli {
             CliCommand::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
             CliCommand::Health(DevicesArgs { output, state }) => Ok(print(&ask::health(&state.local()?, output)?)?),
             CliCommand::Disk(command) => command.run(),
+            CliCommand::Pool(PoolCommand::Forget(ForgetArgs { node, run })) => {
+                let forgotten = async { forget(operator::client().await?, node.into(), run.run()).await };
+                print_lines(&runtime()?.block_on(forgotten)?)
+            }
             CliCommand::Set(SetCommand::Plan(args)) => args.run(),
             CliCommand::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.run.run())?)

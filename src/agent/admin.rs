@@ -61,6 +61,13 @@ pub enum AdminError {
     Pool(#[from] PoolError),
 }
 
+impl AdminError {
+    fn not_in_pool(text: &str, device: &Device) -> Self {
+        let why = crate::show::verdict_and_reason(&ListedDevice { device: device.clone(), note: None }).1;
+        Self::NotInPool { disk: text.to_owned(), why }
+    }
+}
+
 /// What a person calls `text`: a path or a link before an id, which several may have. Of these, the one that may be
 /// used.
 fn called<'s>(snapshot: &'s Snapshot, text: &str) -> Vec<&'s Device> {
@@ -86,6 +93,7 @@ impl Reconciler {
     pub fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, AdminError> {
         match verb {
             Verb::ReleaseDisk { disk, run } => self.release(disk, *run),
+            Verb::GiveUpDisk { disk, run } => self.give_up_named(disk, *run),
             Verb::AdoptDisk { disk, run } => self.adopt(disk, *run),
             Verb::Order { disk, task } => self.carry_out(disk, *task),
             Verb::LocateDisk { disk, lit, run } => self.locate(disk, *lit, *run),
@@ -138,11 +146,7 @@ impl Reconciler {
         (snapshot, device, member): (Snapshot, Device, Option<Member>),
         run: Run,
     ) -> Result<Vec<String>, AdminError> {
-        let not_in_pool = || {
-            let why = crate::show::verdict_and_reason(&ListedDevice { device: device.clone(), note: None }).1;
-            AdminError::NotInPool { disk: text.to_owned(), why }
-        };
-        let member = member.ok_or_else(not_in_pool)?;
+        let member = member.ok_or_else(|| AdminError::not_in_pool(text, &device))?;
         let path = device.raw.path.display();
         let what = match &member {
             Member::Labelled(member) => {

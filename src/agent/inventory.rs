@@ -54,8 +54,9 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
 
 /// What the pool says of a disk beside its content.
 fn apart(pool: &Pool, disk: &DiskId) -> String {
+    let member = pool.member(disk);
     let failing = pool.failure(disk).map(|why| format!("; {FAILING}: {why}"));
-    let cordon = pool.cordons().of(disk).map(|why| format!("; {CORDONED}: {why}"));
+    let cordon = member.and_then(|member| pool.cordon(&member)).map(|why| format!("; {CORDONED}: {why}"));
     failing.into_iter().chain(cordon).collect()
 }
 

@@ -107,7 +107,8 @@ impl Reconciler {
                 layouts: vec![label.layout.clone()],
                 is_ready: shown.is_usable(),
                 is_writable: shown.is_usable(),
-                is_done_with: label.used && is_empty,
+                // What becomes of one that was given up is for a person to say.
+                is_done_with: label.used && is_empty && !label.given_up,
                 rule: shown.rule.clone(),
             }
         };
@@ -294,6 +295,16 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
     Ok(Opened::Ours(disk))
 }
 
+/// From here on the label of a disk that was given up says so: that outlasts the journal.
+fn held(opened: Opened, pool: &Pool, id: &DiskId) -> Result<Opened, ApplyError> {
+    let Opened::Ours(mut disk) = opened else { return Ok(opened) };
+    if pool.journal().is_to_be_held(id) && !disk.content().label.given_up {
+        tracing::warn!(disk = %id, "a disk that was given up is back: it is held until a person adopts it");
+        disk.change(|content| Ok(relabel(Label { given_up: true, ..content.pruned_label() })))?;
+    }
+    Ok(Opened::Ours(disk))
+}
+
 /// Opens a disk with our label, and lets it join.
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProblem> {
     let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
@@ -313,6 +324,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
         PoolDisk::open(disk, label.disk, pool.owner(), &last_seen).map_err(|e| MemberProblem::of_opening(&e))
     });
     let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| MemberProblem::of(&e)));
+    let opened = opened.and_then(|opened| held(opened, pool, &device.id).map_err(|e| MemberProblem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,
         Ok(Opened::Blank) => {

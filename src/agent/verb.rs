@@ -49,6 +49,11 @@ pub enum Verb {
         disk: String,
         run: Run,
     },
+    /// Stops waiting for a disk that is missing, and for nothing else.
+    GiveUpDisk {
+        disk: String,
+        run: Run,
+    },
     AdoptDisk {
         disk: String,
         run: Run,

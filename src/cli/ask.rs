@@ -63,6 +63,12 @@ pub fn release_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> 
     asked.map_or_else(|| alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), run }, run), Ok)
 }
 
+pub fn give_up_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
+    let request = DiskRequest { disk: disk.to_owned(), dry_run: run.is_dry() };
+    let asked = ask(local, async |mut agent| Ok(agent.give_up_disk(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| alone(local, &Verb::GiveUpDisk { disk: disk.to_owned(), run }, run), Ok)
+}
+
 pub fn adopt_disk(local: &Local, disk: &str, run: Run) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run: run.is_dry() };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;

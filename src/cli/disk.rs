@@ -2,28 +2,38 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use kube::Client;
 
 use super::ask::{self, Local};
 use super::how::{HowArgs, RunArgs, print_lines, runtime};
 use crate::agent::Run;
 use crate::device::DiskId;
 use crate::host::Lit;
-use crate::operator::{self, drain::drain};
+use crate::operator::{
+    self, OperatorError,
+    drain::{cordon, drain, uncordon},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
+    /// Make no new volumes on a disk, whatever its health; asks the cluster
+    Cordon(OrderedDiskArgs),
+    /// Let the health of a disk decide again whether new volumes are made on it; asks the cluster
+    Uncordon(OrderedDiskArgs),
     /// Order that a disk takes no new volumes, and print what is on it and what to delete; asks the cluster
-    Drain(DrainArgs),
+    Drain(OrderedDiskArgs),
     /// Turn on the light of the slot that a disk is in, if its enclosure has one, and print by what it is recognized
     Locate(LocateArgs),
     /// Release a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
     Release(DiskArgs),
-    /// Take over a disk: one with another node's label, one that was released, or a disputed bare device
+    /// Stop waiting for a disk that is missing, and for its volumes; a disk that is here is never given up
+    GiveUp(DiskArgs),
+    /// Take over a disk: one with another node's label, one that was released, one that was given up and is back, or a disputed bare device
     Adopt(DiskArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct DrainArgs {
+pub struct OrderedDiskArgs {
     /// Id of the disk, as status.disks of its DevicePool has it
     disk: String,
     #[command(flatten)]
@@ -50,17 +60,28 @@ pub struct DiskArgs {
 impl DiskCommand {
     pub fn run(self) -> Result<()> {
         match self {
-            Self::Drain(DrainArgs { disk, run }) => {
-                let ordered = async { drain(operator::client().await?, DiskId::named(disk), run.run()).await };
-                print_lines(&runtime()?.block_on(ordered)?)
-            }
+            Self::Cordon(args) => args.run(cordon),
+            Self::Uncordon(args) => args.run(uncordon),
+            Self::Drain(args) => args.run(drain),
             Self::Locate(LocateArgs { disk, off }) => {
                 let lit = if off { Lit::Off } else { Lit::On };
                 disk.print(|local, disk, run| ask::locate_disk(local, disk, lit, run))
             }
             Self::Release(args) => args.print(ask::release_disk),
+            Self::GiveUp(args) => args.print(ask::give_up_disk),
             Self::Adopt(args) => args.print(ask::adopt_disk),
         }
+    }
+}
+
+impl OrderedDiskArgs {
+    fn run<F>(self, verb: impl FnOnce(Client, DiskId, Run) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<Vec<String>, OperatorError>>,
+    {
+        let Self { disk, run } = self;
+        let ordered = async { verb(operator::client().await?, DiskId::named(disk), run.run()).await };
+        print_lines(&runtime()?.block_on(ordered)?)
     }
 }
 

@@ -139,6 +139,11 @@ impl Agent for AgentService {
         self.verb(Verb::ReleaseDisk { disk, run: Run::asked(dry_run) }).await
     }
 
+    async fn give_up_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
+        let DiskRequest { disk, dry_run } = request.into_inner();
+        self.verb(Verb::GiveUpDisk { disk, run: Run::asked(dry_run) }).await
+    }
+
     async fn adopt_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
         self.verb(Verb::AdoptDisk { disk, run: Run::asked(dry_run) }).await

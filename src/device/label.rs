@@ -55,6 +55,9 @@ pub struct Label {
     /// A volume was made on it once.
     #[serde(default)]
     pub used: bool,
+    /// A person gave it up while it was away: until a person adopts it, nothing on it is offered or used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     /// Free space that is known to read as zeros, sorted and disjoint. All other free space is dirty.
     pub clean: Vec<Extent>,
     /// By volume id.

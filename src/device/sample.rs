@@ -70,6 +70,7 @@ pub fn label(cluster: &str, node: &str) -> Label {
         layout: Layout::Whole {},
         releasing: false,
         used: false,
+        given_up: false,
         clean: Vec::new(),
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

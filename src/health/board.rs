@@ -206,6 +206,7 @@ mod tests {
             set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named(disk),
             standing,
+            given_up: false,
             conflict: None,
             node: Default::default(),
         }

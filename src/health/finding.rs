@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::reason::HealthReason;
-use crate::pool::{DiskView, FAILING, Standing, VolumeView};
+use crate::pool::{DiskView, FAILING, Standing, VolumeView, WAS_GIVEN_UP};
 
 /// One thing that is wrong with a disk or a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ impl Finding {
         }
         if let Some(finding) = of_standing(&view.standing, &view.disk.to_string()) {
             return vec![finding];
+        }
+        if view.given_up {
+            let words = format!("disk {} {WAS_GIVEN_UP}: it is not used before somebody adopts it", view.disk);
+            return vec![Self::new(HealthReason::DiskNotReady, words)];
         }
         if view.record.is_none() {
             let words = format!("the label of disk {} does not describe the volume; its data is kept", view.disk);

@@ -24,11 +24,7 @@ pub fn chosen(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
 
 /// Disks that are to become empty, or that nobody waits for any more: if such a disk is here, it takes no new volumes.
 pub fn closed_by_order(pool: &DevicePool) -> BTreeMap<DiskId, CordonChoice> {
-    let is_closed = |order| match order {
-        DiskOrder::Drain | DiskOrder::Release | DiskOrder::GiveUp => true,
-        DiskOrder::Adopt => false,
-    };
-    let disks = pool.spec.disks.iter().filter(|(_, disk)| disk.order.is_some_and(is_closed));
+    let disks = pool.spec.disks.iter().filter(|(_, disk)| disk.order.is_some_and(DiskOrder::closes));
     disks.map(|(id, _)| (id.clone(), CordonChoice::Ordered)).collect()
 }
 

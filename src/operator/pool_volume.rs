@@ -38,6 +38,8 @@ pub const HEALTHY: &str = "Healthy";
 pub const NODE_GONE: &str = "NodeGone";
 /// Type of the condition of a volume whose agent does not answer.
 pub const AGENT_SILENT: &str = "AgentSilent";
+/// Type of the condition, and reason, of a volume whose disk another node has as well, or has now.
+pub const CONFLICT: &str = "Conflict";
 /// Type of the condition of a volume that no PersistentVolume has named for a while.
 pub const UNCLAIMED: &str = "Unclaimed";
 
@@ -78,6 +80,7 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     let mut volume = PoolVolume::new(&object.name_any(), spec);
     volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
@@ -113,6 +116,7 @@ pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     of_spec(VolumeId::of_name(name), spec)
 }
@@ -272,6 +276,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> Po
         size: None,
         intent: Intent::Keep,
         order: None,
+        keep: None,
     };
     of_spec(view.id, spec)
 }

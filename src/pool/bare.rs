@@ -277,6 +277,7 @@ impl BareDevice {
             set: claim.set,
             disk: self.id.clone(),
             standing,
+            given_up: false,
             conflict: None,
             // Another device may have the name by now.
             node: if shown.offloads_zeroes.is_some() { shown.path() } else { PathBuf::new() },

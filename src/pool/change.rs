@@ -23,7 +23,7 @@ impl Pool {
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
             return may_be_called_deleted.map(|()| Change::AlreadySo);
         }
-        let (member, _) = self.find_usable(id)?;
+        let (member, _) = self.find_deletable(id)?;
         member.delete(id)?;
         self.note(&member);
         Ok(Change::Done)

@@ -16,6 +16,9 @@ const RELAPSE: Duration = Duration::from_secs(3600);
 /// How long a disk on probation must be fit before its cordon ends.
 const PROBATION: Duration = Duration::from_secs(600);
 
+/// What is said of a disk that a person gave up, and that is back. Goes on after its name.
+pub const WAS_GIVEN_UP: &str = "was given up while it was missing, and is back";
+
 /// What a person has chosen for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CordonChoice {
@@ -47,6 +50,8 @@ pub enum Cordon {
     Unfit(String),
     /// It is fit, but was unfit several times lately: what was found, in words.
     Probation(String),
+    /// It was given up while it was away, and is back: a person decides what becomes of it, and of what is on it.
+    GivenUp,
 }
 
 impl Cordon {
@@ -57,7 +62,7 @@ impl Cordon {
     pub fn cause(&self) -> &'static str {
         let [person, health] = Self::CAUSES;
         match self {
-            Self::Chosen | Self::Ordered => person,
+            Self::Chosen | Self::Ordered | Self::GivenUp => person,
             Self::Unfit(_) | Self::Probation(_) => health,
         }
     }
@@ -69,6 +74,11 @@ impl fmt::Display for Cordon {
             Self::Chosen => f.write_str("a person has cordoned it"),
             Self::Ordered => f.write_str("a person has ordered Drain, Release or GiveUp for it"),
             Self::Unfit(why) => f.write_str(why),
+            Self::GivenUp => write!(
+                f,
+                "GivenUp: it {WAS_GIVEN_UP}; its volumes are kept, and not used: the order Adopt, or `localpool disk adopt`, \
+                 takes it back with them"
+            ),
             Self::Probation(why) => {
                 let minutes = PROBATION.as_secs() / 60;
                 write!(

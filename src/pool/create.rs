@@ -86,7 +86,7 @@ impl Pool {
         if all.is_empty() {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
-        let cordons: Vec<Option<Cordon>> = members.iter().map(|member| self.cordons().of(member.id())).collect();
+        let cordons: Vec<Option<Cordon>> = members.iter().map(|member| self.cordon(member)).collect();
         let (open, cordoned): (Vec<_>, Vec<_>) = all.into_iter().partition(|offer| cordons[offer.disk].is_none());
         let demand = demand(request, usage);
         let refusal = |error| match choose(&cordoned, &demand) {
@@ -158,7 +158,7 @@ impl Pool {
     /// The members that take new volumes.
     fn open_members(&self) -> Vec<Member> {
         let mut members = self.members();
-        members.retain(|member| self.cordons().of(member.id()).is_none());
+        members.retain(|member| self.cordon(member).is_none());
         members
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::background::{Background, Workers, work_until_idle};
 use super::bare::BareDevice;
-use super::cordon::Cordons;
+use super::cordon::{Cordon, Cordons};
 use super::error::PoolError;
 use super::journal::{BareClaim, KnownDisk};
 use super::journal_store::JournalStore;
@@ -51,6 +51,11 @@ impl Pool {
     /// Which disks take no new volumes.
     pub fn cordons(&self) -> &Cordons {
         &self.cordons
+    }
+
+    /// Why a member takes no new volumes; `None`: it takes some.
+    pub fn cordon(&self, member: &Member) -> Option<Cordon> {
+        member.cordon().or_else(|| self.cordons.of(member.id()))
     }
 
     pub(super) fn background(&self) -> &Background {
@@ -211,7 +216,7 @@ impl Pool {
             DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }
         });
         let all = here.chain(absent);
-        all.map(|view| DiskView { cordon: self.cordons.of(&view.id), ..view }).collect()
+        all.map(|view| DiskView { cordon: view.cordon.clone().or_else(|| self.cordons.of(&view.id)), ..view }).collect()
     }
 
     /// A pass has looked at all disks, and could not open these, which carry our label.

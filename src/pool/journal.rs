@@ -50,6 +50,10 @@ pub struct Journal {
     /// Ids of disks, labelled or bare, that a person gave up or released, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
+    /// Those of them that have our label and were away then: one that comes back is held until a person adopts it, and its
+    /// label says so from then on.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hold: BTreeSet<DiskId>,
     /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last:
     /// their objects may still name it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -216,6 +220,7 @@ impl Default for Journal {
             given_up: BTreeSet::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
+            hold: BTreeSet::new(),
             former: BTreeMap::new(),
             identities: Identities::new(),
         }
@@ -390,6 +395,7 @@ mod tests {
             given_up: BTreeSet::from([DiskId::named("wwid-g")]),
             disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),
             let_go: BTreeSet::from([DiskId::named("gpt-1")]),
+            hold: BTreeSet::from([DiskId::named("gpt-2")]),
             former: BTreeMap::from([(DiskId::named("dm-z"), vec![VolumeId::from_u128(8)])]),
             identities: BTreeMap::from([(DiskId::named("gpt-0"), identity)]),
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::choose::{DiskOffer, offer};
 use super::content::{Content, VolumeEntry};
+use super::cordon::Cordon;
 use super::disk::PoolDisk;
 use super::erasure::ErasureCount;
 use super::error::ApplyError;
@@ -105,7 +106,7 @@ impl LabelledDisk {
             owned: shown.rule.is_some(),
             held: shown.held(),
             failing: None,
-            cordon: None,
+            cordon: shown.cordon(),
         }
     }
 
@@ -146,6 +147,12 @@ impl LabelledDisk {
     /// Writes another set into the label: the one that owns the disk now.
     pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
         self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
+    }
+
+    /// A person decided that it is used again, with all that is on it.
+    pub fn take_back(&self) -> Result<(), ApplyError> {
+        let taken = |content: &Content| Label { given_up: false, ..content.pruned_label() };
+        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(taken(content))))
     }
 
     /// Has the worker try again what somebody holds on it; gives whether there is any.
@@ -211,6 +218,11 @@ impl LabelledShown {
         self.standing == Standing::Ready
     }
 
+    /// Why it takes no new volumes, as its label says.
+    pub fn cordon(&self) -> Option<Cordon> {
+        self.content.label.given_up.then_some(Cordon::GivenUp)
+    }
+
     /// What it has to give for `usage`, where its set exists and allows that.
     pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
         let rule = self.rule.as_ref()?;
@@ -233,6 +245,7 @@ impl LabelledShown {
             set: content.label.set.clone(),
             disk: member.clone(),
             standing: self.standing.clone(),
+            given_up: content.label.given_up,
             conflict: None,
             node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),
         }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::bare::BareDevice;
 use super::choose::DiskOffer;
+use super::cordon::Cordon;
 use super::erase::{Progress, work};
 use super::error::{BareError, PoolError};
 use super::journal_store::JournalStore;
@@ -85,6 +86,14 @@ impl Member {
         match self {
             Self::Labelled(member) => member.shown().offer(place, usage),
             Self::Bare(member) => member.offer(place, usage),
+        }
+    }
+
+    /// Why it takes no new volumes, as the disk itself says.
+    pub fn cordon(&self) -> Option<Cordon> {
+        match self {
+            Self::Labelled(member) => member.shown().cordon(),
+            Self::Bare(_) => None,
         }
     }
 

@@ -42,7 +42,7 @@ pub use background::Workers;
 pub use bare::{BareDevice, reads_as_zeros};
 pub use choose::{Capacity, Demand, NoPlace};
 pub use content::Content;
-pub use cordon::{Cordon, CordonChoice, Cordons, Fitness};
+pub use cordon::{Cordon, CordonChoice, Cordons, Fitness, WAS_GIVEN_UP};
 pub use create::{ClassDisks, Destination, Made};
 pub use device_pool::Pool;
 pub use disk::{Opened, PoolDisk, zero};

@@ -45,6 +45,8 @@ pub struct VolumeView {
     /// Id of its disk.
     pub disk: DiskId,
     pub standing: Standing,
+    /// A person gave its disk up, which is back: it cannot be used before the disk is adopted.
+    pub given_up: bool,
     /// It is, or may be, on another disk as well, in words: it cannot be used.
     pub conflict: Option<String>,
     /// The device that the tenant gets.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cordon::WAS_GIVEN_UP;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
@@ -29,7 +30,7 @@ impl Unasked {
 }
 
 fn give_up(disk: &DiskId) -> String {
-    format!("unplug it and give it up with `localpool disk release {disk}`")
+    format!("unplug it and give it up with `localpool disk give-up {disk}`")
 }
 
 impl Pool {
@@ -65,6 +66,18 @@ impl Pool {
     }
 
     pub(super) fn find_usable(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
+        let (member, view) = self.find_deletable(id)?;
+        match view.given_up {
+            false => Ok((member, view)),
+            true => {
+                let why = format!("{WAS_GIVEN_UP}: `localpool disk adopt {}` takes it back", view.disk);
+                Err(PoolError::DiskAway { id, disk: view.disk, why })
+            }
+        }
+    }
+
+    /// The same, also on a disk that was given up: who orders that its data is erased does not wait for a person.
+    pub(super) fn find_deletable(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
         let found = self.find_sound(id);
         if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
             self.is_nowhere_else(id)?;

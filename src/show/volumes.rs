@@ -140,6 +140,7 @@ mod tests {
             set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named("gpt-1"),
             standing,
+            given_up: false,
             conflict: None,
             node: Default::default(),
         }

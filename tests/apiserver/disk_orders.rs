@@ -3,10 +3,11 @@
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use localpool::agent::Run;
-use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase};
+use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase, PoolVolume};
 use localpool::device::DiskId;
 use localpool::host::{Geometry, fake::FakeHost};
-use localpool::operator::drain::drain;
+use localpool::operator::controller::DeletedNodePolicy;
+use localpool::operator::drain::{cordon, drain, uncordon};
 use localpool::pool::Standing;
 use localpool::volume::{Error, Volumes as _};
 use localpool_testing::MIB;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
 use crate::events::events;
-use crate::leader::until;
+use crate::leader::{lead, until};
 use crate::nodes::{make, offering, offers};
 use crate::sim::SimNode;
 
@@ -96,8 +97,13 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     is_so(&stage, &name, OrderState::Waiting, "GiveUp is the order").await;
     order(&stage, &name, &disk, json!("GiveUp")).await;
     is_so(&stage, &name, OrderState::Done, "gave up").await;
+    let object = stage.see(volume, "there", |_| true).await;
     stage.volumes.delete(volume).await.expect("nobody waits for the disk");
     assert!(stage.is_gone(volume).await);
+    let uid = object.metadata.uid.expect("stored");
+    let not_erased = async || events(&stage, &uid).await.into_iter().find(|(reason, _)| reason == "VolumeNotErased x1");
+    let (_, note) = until("an Event that its data is still there", not_erased).await;
+    assert!(note.contains(disk.as_str()) && note.contains("not erased"), "{note}");
     node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
     node.pool().nudge();
     stage
@@ -105,6 +111,25 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
         .await;
     let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
     assert!(matches!(refused, Error::Exhausted(_)), "nobody decided that it is used again: {refused:?}");
+
+    // Nor does anybody by removing the order, nor by forgetting what was ordered.
+    order(&stage, &name, &disk, json!(null)).await;
+    node.kill().await;
+    node.host.state.lose();
+    node.run(&stage.client);
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    until("it is shown as held", async || {
+        let status = pools.get(&name).await.expect("there").status?;
+        let cordon = status.disks.first()?.cordon.clone()?;
+        (status.orders.is_empty() && cordon.starts_with("GivenUp: ")).then_some(())
+    })
+    .await;
+    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
+    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    assert!(node.pool().usable(volume).is_err());
+    order(&stage, &name, &disk, json!("Adopt")).await;
+    is_so(&stage, &name, OrderState::Done, &volume.to_string()).await;
+    offers(&stage, &name, 300).await;
     node.kill().await;
 }
 
@@ -132,7 +157,7 @@ async fn a_disk_that_moves_to_another_node_is_adopted_there_when_it_arrives() {
     order(&stage, &from.name, &disk, json!("GiveUp")).await;
     is_so(&stage, &from.name, OrderState::Done, "gave up").await;
     stage.volumes.delete(volume).await.expect("its claim is gone, and nothing is erased");
-    let is_found_there = |object: &localpool::api::crd::PoolVolume| {
+    let is_found_there = |object: &PoolVolume| {
         object.spec.node.as_str() == name && object.status.as_ref().is_some_and(|status| status.phase == Phase::Found)
     };
     stage.see(volume, "found on the other node", is_found_there).await;
@@ -197,5 +222,96 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
     let forgotten = async || drain(stage.client.clone(), disk.clone(), Run::Dry).await.err();
     let forgotten = until("nobody knows the old disk", forgotten).await.to_string();
     assert!(forgotten.contains("no DevicePool has a disk"), "{forgotten}");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_disk_moved_to_another_node_says_conflict_until_its_object_is_gone_and_once() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut from) = offering(&cluster.client, 512).await;
+    let (disk, name) = (disk_of(&from), unique("sim"));
+    let volume = make(&stage, &label, &unique("pvc"), on(&from.name), 100).await.expect("there is room").id;
+    let mut to = SimNode::of(&stage.client, &name, json!({"sim": label}), FakeHost::default()).await;
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    until("its DevicePool", async || pools.get_opt(&name).await.expect("an answer")).await;
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
+    let platter = from.host.unplug("fake0").expect("it was there");
+    from.pool().nudge();
+    order(&stage, &name, &disk, json!("Adopt")).await;
+    to.host.plug("fake5", "MOVED", platter);
+    to.pool().nudge();
+    is_so(&stage, &name, OrderState::Done, "wrote the label").await;
+    let conflict = |object: &PoolVolume| {
+        let conditions = object.status.iter().flat_map(|status| &status.conditions);
+        let found =
+            conditions.into_iter().find(|condition| condition.type_ == "Conflict" && condition.status == "True");
+        found.map(|condition| condition.message.clone())
+    };
+    let reasons = |object: &PoolVolume| -> Vec<String> {
+        object.status.iter().flat_map(|status| &status.health).map(|entry| entry.reason.clone()).collect()
+    };
+    let all_say = |object: &PoolVolume| {
+        conflict(object).is_some()
+            && ["Conflict", "DiskMissing"].iter().all(|word| reasons(object).contains(&(*word).to_owned()))
+    };
+    let seen = stage.see(volume, "in conflict", all_say).await;
+    let message = conflict(&seen).expect("it says so");
+    assert!(message.contains(&name) && message.contains(disk.as_str()), "{message}");
+    for _ in 0..30 {
+        from.pool().nudge();
+        to.pool().nudge();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let now = stage.objects.get(&volume.to_string()).await.expect("it is there");
+    assert_eq!(now.metadata.resource_version, seen.metadata.resource_version, "somebody wrote: {now:?}");
+
+    order(&stage, &from.name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &from.name, OrderState::Done, "gave up").await;
+    stage.volumes.delete(volume).await.expect("its claim is gone, and nothing is erased");
+    let is_there = |object: &PoolVolume| object.spec.node.as_str() == name && conflict(object).is_none();
+    // Its agent has tried in vain for a while, and waits between two tries.
+    let found = until("found on the other node", async || {
+        to.pool().nudge();
+        stage.objects.get_opt(&volume.to_string()).await.expect("an answer").filter(is_there)
+    })
+    .await;
+    assert!(!reasons(&found).contains(&"Conflict".to_owned()), "{found:?}");
+    from.kill().await;
+    to.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_verbs_cordon_a_disk_and_take_that_back_and_dry_they_write_nothing() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, disk) = (node.name.clone(), disk_of(&node));
+    let client = || stage.client.clone();
+    let pools: Api<DevicePool> = Api::all(client());
+    let spec = async || pools.get(&name).await.expect("there").spec;
+    let before = spec().await;
+    let dry = cordon(client(), disk.clone(), Run::Dry).await.expect("the disk is there");
+    assert!(dry[0].contains("would cordon") && dry[0].contains(&name), "{dry:?}");
+    assert_eq!(spec().await, before);
+    cordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
+    assert_eq!(spec().await.disks[&disk].cordon, Some(true));
+    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
+    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    let again = cordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
+    assert!(again[0].contains("cordoned already"), "{again:?}");
+    let dry = uncordon(client(), disk.clone(), Run::Dry).await.expect("the disk is there");
+    assert!(dry[0].contains("would uncordon") && spec().await.disks[&disk].cordon == Some(true), "{dry:?}");
+    uncordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
+    assert_eq!(spec().await, before, "an entry without a choice is left");
+    offers(&stage, &name, 500).await;
+    // One that no pool of a node has: it is somebody else's, or nobody's.
+    for refused in [
+        cordon(client(), DiskId::named("gpt-nobodys"), Run::Real).await,
+        uncordon(client(), DiskId::named("gpt-nobodys"), Run::Real).await,
+        drain(client(), DiskId::named("gpt-nobodys"), Run::Real).await,
+    ] {
+        let refused = refused.expect_err("nobody has it").to_string();
+        assert!(refused.contains("no DevicePool has a disk gpt-nobodys"), "{refused}");
+    }
+    assert_eq!(spec().await, before);
     node.kill().await;
 }

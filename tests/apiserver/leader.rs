@@ -11,6 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::operator::controller::{AgentPods, DeletedNodePolicy, Leader, LeaderStores, Metrics};
+use localpool::operator::drain::forget;
 use localpool::operator::volume::abandon;
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::{MIB, found_async};
@@ -353,4 +354,41 @@ async fn a_deleted_nodes_volume_is_given_up_where_the_administrator_said_so() {
     .await;
     assert!(!stage.is_gone(kept).await, "another node's volume has nothing to do with it");
     stage.volumes.delete(lost).await.expect("nothing of it is known any more");
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_is_forgotten_by_one_verb_and_never_while_it_or_its_agent_is_there() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (node, stays) = (unique("gone"), unique("stays"));
+    stage.node(&node).await;
+    stage.node(&stays).await;
+    let lost = [made(&stage, &node).await.1, made(&stage, &node).await.1];
+    let (_, kept) = made(&stage, &stays).await;
+    let verb = async |run| forget(stage.client.clone(), node.as_str().into(), run).await;
+    let refused = verb(Run::Real).await.expect_err("it exists").to_string();
+    assert!(refused.contains("it exists"), "{refused}");
+    stage.delete_node(&node).await;
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    let pool =
+        json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": node}, "spec": {}});
+    pools.create(&PostParams::default(), &serde_json::from_value(pool).expect("ours")).await.expect("a new one");
+    let refused = verb(Run::Real).await.expect_err("an agent may write it").to_string();
+    assert!(refused.contains("its agent answers"), "{refused}");
+    let silent = json!({"type": "Ready", "status": "Unknown", "reason": "NodeGone", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = Patch::Merge(json!({"status": {"conditions": [silent]}}));
+    pools.patch_status(&node, &PatchParams::default(), &status).await.expect("there");
+
+    let dry = verb(Run::Dry).await.expect("it could be forgotten").join("\n");
+    assert!(lost.iter().all(|id| dry.contains(&format!("would give up volume {id}"))), "{dry}");
+    assert!(dry.contains("would delete DevicePool") && !stage.is_gone(lost[0]).await, "{dry}");
+    let done = verb(Run::Real).await.expect("forgotten").join("\n");
+    assert!(done.contains("gave up volume") && done.contains("nothing is erased"), "{done}");
+    for id in lost {
+        assert!(stage.is_gone(id).await);
+    }
+    assert!(pools.get_opt(&node).await.expect("an answer").is_none());
+    assert!(!stage.is_gone(kept).await, "another node's volume has nothing to do with it");
+    let refused = verb(Run::Real).await.expect_err("nothing of it is left").to_string();
+    assert!(refused.contains("nothing is known"), "{refused}");
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, PoolVolume};
-use localpool::host::{FsUsage, Mounted, PathState};
+use localpool::host::{FsUsage, Mounted, PathState, fake::FakeHost};
 use localpool::operator::controller::{LeaderStores, Metrics, Monitor, ReservePolicy};
 use localpool::volume::{DRIVER_NAME, VolumeId};
 use localpool_testing::found_async;
@@ -220,6 +220,37 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": unnamed.id.to_string()}});
     persistent(client, &unique("found-again"), &node.name, csi).await;
     until("somebody has it", async || (!is_unclaimed(&object(unnamed.id).await)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_of_a_node_made_anew_under_its_name_has_the_mark_of_the_node_and_then_that_of_its_disk() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 64).await;
+    let client = &stage.client;
+    ready(client, &node.name, "True").await;
+    let (name, host) = (unique("pvc"), node.name.clone());
+    let volume = make(&stage, &label, &name, on(&host), 16).await.expect("there is room");
+    let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
+    persistent(client, &name, &host, csi).await;
+    let _work = monitor(&stage);
+    node.kill().await;
+    stage.delete_node(&host).await;
+    let first = marked(client, &name, &["NodeGone"]).await;
+
+    // Another machine with that name: it has none of the disks, and knows nothing of them.
+    let mut anew = SimNode::of(client, &host, json!({"sim": label}), FakeHost::default()).await;
+    ready(client, &host, "True").await;
+    assert_eq!(marked(client, &name, &["DiskMissing"]).await, first, "it was never well in between");
+    let object = stage.objects.get(&volume.id.to_string()).await.expect("it is kept");
+    assert!(object.metadata.deletion_timestamp.is_none());
+    assert!(anew.pool().volumes().is_empty(), "it was made again");
+    events(client, &name, "Mark", &["DiskMissing", "NodeGone"]).await;
+    events(client, &name, "Unmark", &["NodeGone"]).await;
+    // The old machine after all.
+    anew.kill().await;
+    node.run(client);
+    marked(client, &name, &[]).await;
+    node.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

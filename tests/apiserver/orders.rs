@@ -1,15 +1,25 @@
 //! What a person orders for a volume that no claim leads to, with the real monitor, and an agent on a fake machine. The
 //! monitor writes to all objects, so each of these tests is alone.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use localpool::agent::Run;
+use localpool::agent::{Reconciler, Run};
 use localpool::api::crd::{Phase, PoolVolume};
+use localpool::claim::{Rule, sample::rule};
+use localpool::device::{Owner, label::Layout};
+use localpool::host::{
+    Geometry, Host,
+    fake::{FakeHost, Platter},
+};
 use localpool::operator::volume::{ManifestRequest, erase, manifest};
+use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
+use localpool_testing::MIB;
 use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
@@ -162,5 +172,67 @@ async fn the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_objec
     stage.see(id, "claimed", move |object| object.claim() == Some(&expected)).await;
     let named = manifest(stage.client.clone(), request(None)).await.expect_err("it has one").to_string();
     assert!(named.contains(&made.name_any()), "{named}");
+    node.kill().await;
+}
+
+/// A disk of the same node that has a volume of this name as well: it was made by an agent that knew nothing of the other
+/// disk.
+async fn second_disk(node: &SimNode, name: &str) -> Arc<Platter> {
+    let (host, owner) = (FakeHost::default(), Owner { cluster: "sim".to_owned(), node: node.name.as_str().into() });
+    host.add_disk("fake9", "SECOND", Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+    let host = Arc::new(host);
+    let (machine, name) = (Arc::clone(&host) as Arc<dyn Host>, name.to_owned());
+    let made = tokio::task::spawn_blocking(move || {
+        let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
+        let rule = Rule { layout: Layout::Carved {}, ..rule("set") };
+        let mut agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, vec![rule]);
+        (0..3).for_each(|_| drop(agent.pass().expect("looks")));
+        let (id, usage, selector) = (VolumeId::of_name(&name), WantedUsage::Block, Selector::default());
+        let request =
+            CreateRequest { id, name, required: MIB, limit: None, usage, parameters: BTreeMap::new(), selector };
+        pool.create(&request).expect("made");
+    });
+    made.await.expect("no bug");
+    host.unplug("fake9").expect("it was there")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_on_two_disks_is_on_the_one_that_a_person_orders_and_the_data_of_the_other_is_kept() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let pvc = unique("pvc");
+    let volume = make(&stage, &label, &pvc, on(&node.name), 100).await.expect("there is room").id;
+    let right = node.pool().usable(volume).expect("usable").disk;
+    node.kill().await;
+    let other = second_disk(&node, &pvc).await;
+    node.host.plug("fake1", "SECOND", other);
+    node.run(&stage.client);
+    let is_conflict = |object: &PoolVolume| {
+        object.status.iter().flat_map(|status| &status.health).any(|entry| entry.reason == "Conflict")
+    };
+    stage.see(volume, "in conflict", is_conflict).await;
+    let _work = monitor(&stage);
+    let settle = async |keep: Value| {
+        let spec = Patch::Merge(json!({"spec": {"order": "Settle", "keep": keep}}));
+        stage.objects.patch(&volume.to_string(), &PatchParams::default(), &spec).await
+    };
+    let refused = settle(Value::Null).await.expect_err("of which disk?").to_string();
+    assert!(refused.contains("needs spec.keep"), "{refused}");
+    settle(json!("gpt-nobodys")).await.expect("there");
+    let says = |object: &PoolVolume| {
+        let message = object.status.as_ref().and_then(|status| status.message.as_ref());
+        message.is_some_and(|message| message.contains("gpt-nobodys of spec.keep"))
+    };
+    let waits = stage.see(volume, "waiting", says).await;
+    stage.see(volume, "not done", has_order("False", "InConflict")).await;
+    assert!(is_conflict(&waits) && node.pool().usable(volume).is_err());
+    settle(json!(right)).await.expect("there");
+    let is_settled = |object: &PoolVolume| !is_conflict(object) && is_in(Phase::Ready)(object);
+    stage.see(volume, "settled", is_settled).await;
+    stage.see(volume, "done", has_order("True", "Done")).await;
+    assert_eq!(node.pool().usable(volume).expect("it can be used").disk, right);
+    let views = node.pool().volumes();
+    let aside: Vec<_> = views.iter().filter(|view| view.id != volume).collect();
+    assert!(views.len() == 2 && aside.len() == 1 && aside[0].record.as_ref().is_some_and(|record| record.found));
     node.kill().await;
 }

@@ -336,6 +336,29 @@ async fn a_volume_changed_meanwhile_is_looked_at_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_made_anew_under_its_name_in_the_middle_takes_the_reaction_back() {
+    let cluster = cluster!(alone);
+    let scene = Scene::new(&cluster).await;
+    let (first, _) = scene.claim().await.expect("there");
+    let writes = Writes::new(1, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to delete the claim, and is killed.
+    writes.is_held().await;
+    drop(reactor);
+    let node = &scene.nodes[1];
+    scene.stage.delete_node(node).await;
+    scene.stage.node(node).await;
+    scene.is_ready(node).await;
+    // What the last agent said of the volume still stands: nobody has looked on the new node yet.
+    let reactor = react(&scene, ReactionMode::On);
+    until("it is taken back", async || is_cancelled(&scene).await).await;
+    assert_eq!(scene.claim().await, Some((first, false)), "its claim is gone");
+    assert!(!reactor.writes.done().iter().any(|done| [DELETE_CLAIM, EVICT].contains(&done.as_str())));
+    told(&cluster.client, &scene.volumes[1], "ReactionCancelled", "claim data-db-1 is kept").await;
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_exhausted_disruption_budget_keeps_the_claim() {
     let cluster = cluster!(alone);
     let scene = Arc::new(Scene::new(&cluster).await);

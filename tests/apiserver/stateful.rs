@@ -147,7 +147,7 @@ impl Scene {
         Some((found.status, found.reason))
     }
 
-    async fn is_ready(&self, node: &str) {
+    pub async fn is_ready(&self, node: &str) {
         let nodes: Api<Node> = Api::all(self.client());
         let condition = json!({"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": LONG_AGO, "lastHeartbeatTime": LONG_AGO});
         let status = json!({"status": {"conditions": [condition]}});

@@ -13,12 +13,12 @@ use futures::{Stream, StreamExt as _, stream};
 use localpool::csi::proto::agent::agent_server::{Agent, AgentServer};
 use localpool::csi::proto::agent::*;
 use localpool::csi::server;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use crate::{FOUND, NOBODY};
+use crate::{FOUND, GONE, NOBODY};
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -73,10 +73,7 @@ fn api(request: &HttpRequest) -> HttpResponse {
     let found = if path.ends_with("/persistentvolumes") {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeList", "metadata": {}, "items": []})
     } else if path.ends_with(&format!("/poolvolumes/{NOBODY}")) && request.method() == "GET" {
-        json!({
-            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": NOBODY, "uid": "u"},
-            "spec": {"node": "nobody", "volumeName": "pvc-1", "required": 1, "volumeMode": "Block"},
-        })
+        volume(NOBODY, "nobody")
     } else if path.ends_with(&format!("/poolvolumes/{FOUND}")) && request.method() == "GET" {
         json!({
             "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": FOUND, "uid": "f", "annotations": {"localpool.dev/claim": "default/had"}},
@@ -100,7 +97,10 @@ fn api(request: &HttpRequest) -> HttpResponse {
             false => pool,
         }
     } else if path.ends_with("/poolvolumes") {
-        json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolumeList", "metadata": {}, "items": []})
+        // A node that is gone has one.
+        let is_gone = request.uri().query().is_some_and(|query| query.contains(GONE));
+        let items: Vec<Value> = is_gone.then(|| volume(NOBODY, GONE)).into_iter().collect();
+        json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolumeList", "metadata": {}, "items": items})
     } else if path.ends_with("/nodes/somebody") {
         json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "somebody"}})
     } else {
@@ -111,6 +111,13 @@ fn api(request: &HttpRequest) -> HttpResponse {
         return (StatusCode::NOT_FOUND, JSON, status.to_string()).into_response();
     };
     (JSON, found.to_string()).into_response()
+}
+
+fn volume(id: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": id, "uid": "u"},
+        "spec": {"node": node, "volumeName": "pvc-1", "required": 1, "volumeMode": "Block"},
+    })
 }
 
 /// An agent that accepts every request.
@@ -144,6 +151,10 @@ impl Agent for Content {
 
     async fn release_disk(&self, _: Request<DiskRequest>) -> Said {
         said("release")
+    }
+
+    async fn give_up_disk(&self, _: Request<DiskRequest>) -> Said {
+        said("give up")
     }
 
     async fn adopt_disk(&self, _: Request<DiskRequest>) -> Said {

@@ -37,6 +37,8 @@ const DEMO: &str = "demo";
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 /// The id of a volume that no PersistentVolume names, on a node that exists.
 const FOUND: &str = "00000000-0000-5000-8000-00000000000f";
+/// A node that has a volume, and is gone.
+const GONE: &str = "gone";
 /// 128 plus the number of SIGPIPE: a shell's status for a program that the signal ended.
 const ENDED_BY_SIGPIPE: i32 = 141;
 /// Far more than any of them takes.
@@ -160,6 +162,7 @@ impl World {
             "file" => paths(&["sets.yaml", "no-sets.yaml"]),
             "install_in" => paths(&["rules", "sets.yaml"]),
             "volume" => [NOBODY, FOUND].map(OsString::from).to_vec(),
+            "node" => [GONE, "somebody"].map(OsString::from).to_vec(),
             "claim" => ["default/data", "data"].map(OsString::from).to_vec(),
             "output" => ["table", "wide", "json", "yaml", "xml"].map(OsString::from).to_vec(),
             _ if arg.get_possible_values().is_empty() => vec![NOBODY.into()],
@@ -305,9 +308,14 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
     assert!(asked.iter().any(|asked| asked.contains("/poolvolumes/")), "the cluster was not asked: {asked:?}");
     assert!(asked.iter().all(|asked| asked.starts_with("GET ")), "the cluster was written to: {asked:?}");
     for verb in [
+        "disk cordon",
+        "disk uncordon",
         "disk drain",
         "disk locate",
         "disk release",
+        "disk give-up",
+        "disk adopt",
+        "pool forget",
         "volume adopt",
         "volume settle",
         "volume abandon",

@@ -31,6 +31,7 @@ const BY_HAND: Else =
     Test("tests/loop_readme.rs", "loop_the_lines_that_readme_shows_for_a_loop_disk_do_what_it_says", "blocks(\"sh\")");
 const CLUSTER: Else = Script("scripts/test-cluster", "lines=$(install_lines)");
 const WHILE_WORKING: Else = Not("a part of a stage, for somebody who changes that part");
+const CORDONS: &str = "the_verbs_cordon_a_disk_and_take_that_back_and_dry_they_write_nothing";
 const ADOPTED: &str = "loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted";
 const HEALTH: &str = "loop_what_somebody_unmounts_is_in_the_health_of_the_volume_until_it_is_mounted_again";
 const CONFLICT: &str = "loop_a_conflict_is_shown_and_settled_by_command";
@@ -103,6 +104,24 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "src/agent/admin/locate/tests.rs",
             "a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing",
             "Verb::LocateDisk",
+        ),
+    ),
+    ("localpool disk cordon", Test("tests/apiserver/disk_orders.rs", CORDONS, "cordon(client()")),
+    ("localpool disk uncordon", Test("tests/apiserver/disk_orders.rs", CORDONS, "uncordon(client()")),
+    (
+        "localpool disk give-up",
+        Test(
+            "tests/pool/faults/dead.rs",
+            "giving_up_is_a_verb_of_its_own_that_does_nothing_to_a_disk_that_is_here",
+            "Verb::GiveUpDisk",
+        ),
+    ),
+    (
+        "localpool pool forget",
+        Test(
+            "tests/apiserver/leader.rs",
+            "a_node_that_is_gone_is_forgotten_by_one_verb_and_never_while_it_or_its_agent_is_there",
+            "forget(stage.client",
         ),
     ),
     ("localpool disk release", BY_HAND),

@@ -127,9 +127,13 @@ fn a_line_that_localpool_does_not_know_is_told() {
     ] {
         assert_eq!(wrong(good), None, "{good}");
     }
-    for bad in
-        ["disk give-up ID", "devices --all", "volume settle --for DISK", "state set-aside pool", "devices -o xml|wide"]
-    {
+    for bad in [
+        "disk give-away ID",
+        "devices --all",
+        "volume settle --for DISK",
+        "state set-aside pool",
+        "devices -o xml|wide",
+    ] {
         assert!(wrong(bad).is_some(), "{bad}");
     }
 }

@@ -10,7 +10,8 @@ use crate::agent::{reconciler::Reconciler, verb::Run};
 use crate::device::{self, Device, DiskId, NodeName, Owner, Verdict, label::Label};
 use crate::host::Access;
 use crate::pool::{
-    BareDevice, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing, relabel,
+    BareDevice, Cordon, LabelledDisk, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing,
+    relabel,
 };
 
 impl Reconciler {
@@ -45,6 +46,7 @@ impl Reconciler {
             disk.outnumber(last_number);
             disk.change(|content| {
                 let mut label = content.pruned_label();
+                label.given_up = false;
                 change(&mut label);
                 Ok(relabel(label))
             })?;
@@ -81,6 +83,9 @@ impl Reconciler {
                 return self.adopt_lost(&device, &member.id, reported, run);
             }
             return self.adopt_bare(&device, member, &why, run);
+        }
+        if let Some(Member::Labelled(member)) = member.filter(|member| member.cordon() == Some(Cordon::GivenUp)) {
+            return self.adopt_held(&device, &member, run);
         }
         let id = snapshot.bare_id(&device);
         if let Some(lost) = self.pool().journal().lost().remove(&id) {
@@ -141,6 +146,33 @@ impl Reconciler {
             self.done_in_time(&id, move || member.settle().map_err(PoolError::from))?;
         }
         Ok(vec![format!("{path}: {why}"), what])
+    }
+
+    /// A disk with our label that was given up while it was away, and is back.
+    fn adopt_held(&mut self, device: &Device, member: &Arc<LabelledDisk>, run: Run) -> Result<Vec<String>, AdminError> {
+        let mut lines = vec![
+            format!(
+                "{} {} ({}) back, which was given up",
+                run.tense("take", "took"),
+                device.raw.path.display(),
+                device.id
+            ),
+            "its space is offered again".to_owned(),
+        ];
+        lines.extend(member.shown().content.volumes().map(|volume| {
+            let (id, name) = (volume.id(), volume.record.map_or("no name", |record| &record.name));
+            match volume.record.is_some_and(|record| record.found) {
+                true => {
+                    format!("volume {id} ({name}) is kept, and not used; `localpool volume adopt {id}` makes it usable")
+                }
+                false => format!("volume {id} ({name}) can be used again, with its data"),
+            }
+        }));
+        if run == Run::Real {
+            let disk = Arc::clone(member);
+            self.done_in_time::<PoolError>(&device.id, move || Ok(disk.take_back()?))?;
+        }
+        Ok(lines)
     }
 
     /// A bare device that was given up with what is on it.

@@ -7,14 +7,14 @@ use super::AdminError;
 use crate::agent::reconciler::Reconciler;
 use crate::agent::verb::{DiskTask, Run};
 use crate::device::{Believed, Device, DiskId, Snapshot, Verdict, id::hardware_id};
-use crate::pool::{DiskView, Member, PoolError, Standing};
+use crate::pool::{Cordon, DiskView, Member, PoolError, Standing};
 
 impl Reconciler {
     pub(super) fn carry_out(&mut self, disk: &DiskId, task: DiskTask) -> Result<Vec<String>, AdminError> {
         self.pool().journal().sound().map_err(PoolError::from)?;
         match task {
             DiskTask::Release => self.release_here(disk),
-            DiskTask::GiveUp => self.give_up_missing(disk),
+            DiskTask::GiveUp => self.give_up_missing(disk, Run::Real),
             DiskTask::Adopt => self.adopt_known(disk),
         }
     }
@@ -43,7 +43,7 @@ impl Reconciler {
     }
 
     /// Never gives up a disk that is here, in whatever state, and does not wait until it is missing.
-    fn give_up_missing(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
+    pub(super) fn give_up_missing(&mut self, disk: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
         let snapshot = self.look()?;
         // A copy of it is another disk.
         let is_it = |device: &&Device| device.believed == Believed::Yes && is_called(&snapshot, device, disk);
@@ -51,7 +51,7 @@ impl Reconciler {
             let why = "the node has it".to_owned();
             return Err(AdminError::Here { disk: disk.clone(), at: device.raw.path.clone(), why });
         }
-        match self.forget(disk, Run::Real) {
+        match self.forget(disk, run) {
             Err(AdminError::NoSuchDisk(_)) if self.pool().journal().has_given_up(disk) => {
                 Ok(vec![format!("{disk} is given up")])
             }
@@ -63,7 +63,12 @@ impl Reconciler {
     /// needs a dry run.
     fn adopt_known(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
         let (_, device, _) = self.find_by_id(disk)?;
-        if self.view(disk).is_some_and(|view| view.standing == Standing::Ready) {
+        let view = self.view(disk);
+        let is_held = view.as_ref().is_some_and(|view| view.cordon == Some(Cordon::GivenUp));
+        if is_held && device.believed == Believed::Yes {
+            return self.adopt(disk.as_str(), Run::Real);
+        }
+        if view.is_some_and(|view| view.standing == Standing::Ready) {
             return Ok(vec![format!("{disk} is in this node's pool")]);
         }
         let is_believed = device.believed == Believed::Yes;

@@ -9,15 +9,35 @@ use crate::agent::{
     reconciler::Reconciler,
     verb::Run,
 };
-use crate::device::{DiskId, may_be_hardware};
+use crate::device::{Believed, Device, DiskId, may_be_hardware};
 use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, ReportedVolume, Standing, VolumeView};
 
 /// Goes on after the volume's name.
 const GIVEN_UP: &str = "is given up: deleting it succeeds, and erases nothing";
 
+/// What becomes of a disk with our label that was not dead.
+const HELD: &str = "if it comes back, nothing on it is offered, used or erased until `localpool disk adopt`";
+
 impl Reconciler {
     pub(super) fn is_missing(&self, text: &str) -> bool {
         self.pool().disk_views().iter().any(|disk| disk.id.as_str() == text && disk.standing == Standing::Missing)
+    }
+
+    /// The verb that does nothing to a disk that is here: `release` wipes one that has no volume.
+    pub(super) fn give_up_named(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
+        self.pool().journal().sound().map_err(PoolError::from)?;
+        if let Ok((_, device, member)) = self.find(text)
+            && device.believed == Believed::Yes
+            && !self.is_missing(text)
+        {
+            let why = "the node has it".to_owned();
+            let Device { id, raw, .. } = &device;
+            return Err(match member {
+                Some(_) => AdminError::Here { disk: id.clone(), at: raw.path.clone(), why },
+                None => AdminError::not_in_pool(text, &device),
+            });
+        }
+        self.give_up_missing(&DiskId::named(text), run)
     }
 
     /// A disk that is away, by its id.
@@ -58,7 +78,7 @@ impl Reconciler {
                 for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
                     lines.push(format!("volume {volume} {GIVEN_UP}"));
                 }
-                lines.push("if it comes back, it joins the pool with its volumes".to_owned());
+                lines.push(HELD.to_owned());
             }
         }
         if run == Run::Real && !self.pool().forget(id)? {
@@ -115,7 +135,7 @@ impl Reconciler {
         let mut lines = vec![format!("{} {id}, which the journal did not know", run.tense("give up", "gave up"))];
         lines.extend(on.iter().filter_map(|reported| reported.volume.as_ref()).map(given_up));
         if !may_be_hardware(id.as_str()) {
-            lines.push("if it comes back, it joins the pool with its volumes".to_owned());
+            lines.push(HELD.to_owned());
         }
         if run == Run::Real {
             self.pool().journal().let_go_unknown(id).map_err(PoolError::from)?;

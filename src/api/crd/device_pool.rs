@@ -77,9 +77,9 @@ pub struct DiskChoice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<bool>,
     /// What you order to be done with this disk. `Drain`: wait until nothing is on it. `Release`: the same, then wipe its
-    /// label. `GiveUp`: do not wait any more for a disk that is missing. `Adopt`: use a released disk, or one with the
-    /// label of another node. An order is carried out once; `status.orders` shows how far it is. With any order but
-    /// `Adopt`, the disk takes no new volumes, whatever `cordon` says.
+    /// label. `GiveUp`: do not wait any more for a disk that is missing. `Adopt`: use a disk that was released, that was
+    /// given up and is back, or that has the label of another node. An order is carried out once; `status.orders` shows
+    /// how far it is. With any order but `Adopt`, the disk takes no new volumes, whatever `cordon` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<DiskOrder>,
 }
@@ -93,8 +93,18 @@ pub enum DiskOrder {
     Release,
     // Do not wait for it any more: it is missing, and its volumes are lost.
     GiveUp,
-    // Use it here: it has the label of another node, or was released.
+    // Use it here: it has the label of another node, was released, or was given up and is back.
     Adopt,
+}
+
+impl DiskOrder {
+    /// Whether the disk takes no new volumes as long as this is ordered.
+    pub fn closes(self) -> bool {
+        match self {
+            Self::Drain | Self::Release | Self::GiveUp => true,
+            Self::Adopt => false,
+        }
+    }
 }
 
 /// How far an order for a disk is.

@@ -15,8 +15,8 @@ use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName};
 
-/// What the controller requests from the node's agent, and what a person orders. Only `size`, which grows, `intent` and
-/// `order` can change.
+/// What the controller requests from the node's agent, and what a person orders. Only `size`, which grows, `intent`, `order`
+/// and `keep` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -54,6 +54,7 @@ use crate::device::{DiskId, NodeName};
     validation = Rule::new("has(self.fsType) == has(oldSelf.fsType) && (!has(self.fsType) || self.fsType == oldSelf.fsType)").message("spec.fsType cannot be changed"),
     validation = Rule::new("has(self.parameters) == has(oldSelf.parameters) && (!has(self.parameters) || self.parameters == oldSelf.parameters)").message("spec.parameters cannot be changed"),
     validation = Rule::new("!has(self.fsType) || self.volumeMode == 'Filesystem'").message("spec.fsType is only allowed with volumeMode Filesystem"),
+    validation = Rule::new("!has(self.order) || self.order != 'Settle' || has(self.keep)").message("the order Settle needs spec.keep: the id of the disk whose volume it is"),
     validation = Rule::new("oldSelf.intent != 'Delete' || self.intent == 'Delete'").message("spec.intent Delete cannot be undone: the data may be gone"),
 )]
 pub struct PoolVolumeSpec {
@@ -84,10 +85,16 @@ pub struct PoolVolumeSpec {
     #[serde(default)]
     pub intent: Intent,
     /// What a person orders. `Adopt`: use a volume that is Found. `Erase`: destroy the data of a volume that no
-    /// PersistentVolume names. `Abandon`: give up the object of a volume whose Node object was deleted. The condition
-    /// OrderDone shows how far it is.
+    /// PersistentVolume names. `Abandon`: give up the object of a volume whose Node object was deleted. `Settle`: of a volume
+    /// that is in conflict between disks of its node, keep the one on the disk `keep`. The condition OrderDone shows how far
+    /// it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<VolumeOrder>,
+    /// With the order `Settle`: id of the disk whose volume it is. What the others have gets an id of its own, is `Found`, and
+    /// keeps its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub keep: Option<DiskId>,
 }
 
 /// The annotation with the claim that has the volume, or had it last: `namespace/name`. The controller writes it. It is no
@@ -122,6 +129,8 @@ pub enum VolumeOrder {
     Erase,
     // Give up the object of a volume whose Node object was deleted: nothing is erased.
     Abandon,
+    // Say which of several disks has the volume.
+    Settle,
 }
 
 /// What a deletion of the object means.

@@ -54,8 +54,7 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
             return left.map(|pool| (pool, Ordering::Left)).ok_or_else(|| no_disk(disk));
         }
         (several, _) => {
-            let nodes = several.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ");
-            return Err(format!("disk {disk} is in the pools of nodes {nodes}: one of them is a copy"));
+            return Err(of_several(disk, several));
         }
     };
     match pool.spec.disks.get(disk).and_then(|choice| choice.order) {
@@ -67,7 +66,12 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
     }
 }
 
-fn no_disk(disk: &DiskId) -> String {
+pub fn of_several(disk: &DiskId, pools: &[&DevicePool]) -> String {
+    let nodes = pools.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ");
+    format!("disk {disk} is in the pools of nodes {nodes}: one of them is a copy")
+}
+
+pub fn no_disk(disk: &DiskId) -> String {
     format!(
         "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
     )

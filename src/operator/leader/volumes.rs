@@ -17,6 +17,7 @@ use crate::device::NodeName;
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::pool::agent_life::silence;
+use crate::operator::pool::disk_homes::DiskHomes;
 use crate::operator::volume::leftover;
 use crate::operator::volume::node_conditions::{self, NodeAction, NodeConditions, NodeLife};
 use crate::operator::write::{Write, patch_status};
@@ -30,6 +31,7 @@ impl Leader {
         let pools = self.stores.pools.all();
         let silences: BTreeMap<NodeName, &Condition> =
             pools.iter().filter_map(|pool| Some((pool.node(), silence(pool)?))).collect();
+        let homes = DiskHomes::of(&pools);
         for volume in self.stores.volumes.all() {
             match leftover::due(&volume, self.retention) {
                 Some(due) if due <= now => {
@@ -43,7 +45,8 @@ impl Leader {
                 (Some(_), Some(ready)) => NodeLife::Silent(ready),
                 (Some(_), None) => NodeLife::Answers,
             };
-            let Some(act) = node_conditions::decide(&volume, node, self.gone) else { continue };
+            let elsewhere = homes.elsewhere(&volume);
+            let Some(act) = node_conditions::decide(&volume, node, elsewhere, self.gone) else { continue };
             // A watch may be behind, so ask the API server itself whether a node is gone.
             if matches!(node, NodeLife::Deleted) && self.exists(&volume.spec.node).await.unwrap_or(true) {
                 continue;

@@ -190,7 +190,7 @@ impl Monitor {
             VolumeOrder::Erase => erase(self.client.clone(), id, Run::Real).await?,
             VolumeOrder::Abandon => abandon(self.client.clone(), id, Run::Real).await?,
             // The agent does it.
-            VolumeOrder::Adopt => Vec::new(),
+            VolumeOrder::Adopt | VolumeOrder::Settle => Vec::new(),
         };
         tracing::warn!(volume = name, ?order, "a person's order is carried out: {}", lines.join("; "));
         Ok(())

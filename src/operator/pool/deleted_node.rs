@@ -1,14 +1,15 @@
 //! DevicePools whose Node was deleted: they are deleted a while later, when that node has no PoolVolume any more. Pure.
 //!
-//! A DevicePool stays if a person wrote something into its spec: the node may come back under its name.
+//! A DevicePool stays if a person wrote something into its spec that still means something: the node may come back under its
+//! name, with disks that it had.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use crate::api::crd::{DevicePool, DevicePoolSpec};
-use crate::device::NodeName;
+use crate::api::crd::{DevicePool, DevicePoolSpec, DiskChoice, DiskOrder, DiskState, OrderState};
+use crate::device::{DiskId, NodeName};
 use crate::operator::steady::{Lasting, Steady};
 
 /// Since when each pool is without a Node and volumes.
@@ -30,9 +31,11 @@ impl UnusedPools {
         now: SignedDuration,
     ) -> (Vec<Arc<DevicePool>>, Option<SignedDuration>) {
         pools.retain(|pool| {
-            // The controller writes the PersistentVolumes.
-            let by_person = DevicePoolSpec { persistent_volumes: Vec::new(), ..pool.spec.clone() };
-            by_person == DevicePoolSpec::default() && !used(&pool.node())
+            // The controller writes the others.
+            let DevicePoolSpec { cordon, disks, persistent_volumes: _, persistent_volumes_omitted: _, answer: _ } =
+                &pool.spec;
+            let is_wanted = *cordon || disks.iter().any(|(id, choice)| is_wanted(pool, id, choice));
+            !is_wanted && !used(&pool.node())
         });
         let unused: BTreeSet<NodeName> = pools.iter().map(|pool| pool.node()).collect();
         self.0.keep(|name| unused.contains(name));
@@ -48,11 +51,28 @@ impl UnusedPools {
     }
 }
 
+/// Whether what is chosen for a disk means something if the node comes back: an order that is not carried out, or a cordon
+/// of a disk that the node had last.
+fn is_wanted(pool: &DevicePool, id: &DiskId, choice: &DiskChoice) -> bool {
+    let status = pool.status.as_ref();
+    let is_ended = |order: DiskOrder| {
+        let mut orders = status.iter().flat_map(|status| &status.orders);
+        orders.any(|one| one.disk == *id && one.order == order && one.state != OrderState::Waiting)
+    };
+    let had_it = || {
+        let mut disks = status.iter().flat_map(|status| &status.disks);
+        disks.any(|disk| disk.id == *id && disk.state != DiskState::Missing)
+    };
+    let DiskChoice { cordon, order } = *choice;
+    order.is_some_and(|order| !is_ended(order))
+        || (cordon.is_some() || order.is_some_and(DiskOrder::closes)) && had_it()
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::api::crd::DiskChoice;
-    use crate::device::DiskId;
 
     const AGE: SignedDuration = SignedDuration::from_mins(10);
 
@@ -71,9 +91,7 @@ mod tests {
     #[test]
     fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
         let mut unused = UnusedPools::new(AGE);
-        let disks = [(DiskId::named("gpt-1"), DiskChoice { cordon: Some(false), order: None })].into();
-        let spec = DevicePoolSpec { disks, ..DevicePoolSpec::default() };
-        let with_disk = Arc::new(DevicePool::new("disk", spec));
+        let with_disk = with_choice("disk", &json!({"cordon": false}), "Ready", &json!(null));
         let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false), with_disk.clone()];
         let mut look = |now: i64| {
             let (due, next) = unused.due(pools(), |name| name == "used", minutes(now));
@@ -82,6 +100,42 @@ mod tests {
         assert_eq!(look(0), (vec![], Some(minutes(10))));
         assert_eq!(look(9), (vec![], Some(minutes(1))), "a look in between begins nothing anew");
         assert_eq!(look(10), (vec!["gone".into()], None));
+    }
+
+    /// A pool whose agent wrote last that it has a disk in this state, and how far the order for it is.
+    fn with_choice(name: &str, choice: &Value, state: &str, order: &Value) -> Arc<DevicePool> {
+        let disk = json!({
+            "id": "gpt-1", "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 0,
+            "state": state,
+        });
+        let disks = if state == "Gone" { vec![] } else { vec![disk] };
+        let orders: Vec<Value> = order.is_object().then(|| order.clone()).into_iter().collect();
+        let pool = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": name},
+            "spec": {"disks": {"gpt-1": choice}}, "status": {"disks": disks, "orders": orders},
+        });
+        Arc::new(serde_json::from_value(pool).expect("a DevicePool"))
+    }
+
+    #[test]
+    fn an_order_that_ended_and_a_choice_for_a_disk_that_was_gone_already_keep_no_pool_and_others_do() {
+        let ordered =
+            |order: &str, state: &str| json!({"disk": "gpt-1", "order": order, "state": state, "message": ""});
+        let nothing = json!(null);
+        let pools = [
+            with_choice("empty", &json!({}), "Ready", &nothing),
+            with_choice("released", &json!({"order": "Release"}), "Gone", &ordered("Release", "Done")),
+            with_choice("given-up", &json!({"order": "GiveUp"}), "Gone", &ordered("GiveUp", "Done")),
+            with_choice("adopted", &json!({"order": "Adopt"}), "Ready", &ordered("Adopt", "Done")),
+            with_choice("cordoned-missing", &json!({"cordon": true}), "Missing", &nothing),
+            with_choice("cordoned", &json!({"cordon": true}), "Ready", &nothing),
+            with_choice("drained", &json!({"order": "Drain"}), "Ready", &ordered("Drain", "Done")),
+            with_choice("waits", &json!({"order": "Adopt"}), "Gone", &ordered("Adopt", "Waiting")),
+            with_choice("not-seen", &json!({"order": "GiveUp"}), "Missing", &nothing),
+            with_choice("another", &json!({"order": "Release"}), "Gone", &ordered("Drain", "Done")),
+        ];
+        let (due, _) = UnusedPools::new(SignedDuration::ZERO).due(pools.to_vec(), |_| false, SignedDuration::ZERO);
+        assert_eq!(names(&due), ["empty", "released", "given-up", "adopted", "cordoned-missing"].map(NodeName::from));
     }
 
     #[test]

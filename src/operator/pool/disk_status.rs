@@ -70,7 +70,7 @@ fn state(view: &DiskView) -> (DiskState, Option<String>) {
             DiskState::Missing,
             Some(format!(
                 "it is not there; is it unplugged or dead? Order GiveUp for it in spec.disks, or run `localpool disk \
-                 release {}` in the agent's pod, to give it up",
+                 give-up {}` in the agent's pod, to give it up",
                 view.id
             )),
         ),

@@ -7,6 +7,7 @@
 pub(in crate::operator) mod agent_life;
 pub(in crate::operator) mod deleted_node;
 mod disk_events;
+pub(in crate::operator) mod disk_homes;
 mod disk_status;
 pub(in crate::operator) mod orders;
 pub(in crate::operator) mod report;

@@ -91,6 +91,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
         set: SetRef::new(SetName::new("d", "s"), "u"),
         disk: DiskId::named("gpt-1"),
         standing: Standing::Ready,
+        given_up: false,
         conflict: None,
         node: Default::default(),
     };

@@ -146,6 +146,7 @@ mod tests {
             size: None,
             intent: Intent::Keep,
             order: None,
+            keep: None,
         };
         let mut object = PoolVolume::new("v", spec);
         object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);

@@ -41,6 +41,7 @@ pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, HandleError> {
         size: None,
         intent: Intent::Delete,
         order: None,
+        keep: None,
     })
 }
 

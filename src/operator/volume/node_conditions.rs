@@ -5,9 +5,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
 
 use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
+use crate::device::NodeName;
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
-use crate::operator::pool_volume::{AGENT_SILENT, HEALTHY, NODE_GONE, never_accepted};
+use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, never_accepted};
 use crate::operator::volume::volume_health::{found, healths, is_of_node};
 
 /// What happens to the objects of volumes whose Node object was deleted.
@@ -43,10 +44,16 @@ pub struct NodeConditions {
     pub event: Option<EventNote>,
 }
 
-pub fn decide(volume: &PoolVolume, node: NodeLife<'_>, gone: DeletedNodePolicy) -> Option<NodeAction> {
+/// `elsewhere` is another node whose pool has the disk of the volume.
+pub fn decide(
+    volume: &PoolVolume,
+    node: NodeLife<'_>,
+    elsewhere: Option<&NodeName>,
+    gone: DeletedNodePolicy,
+) -> Option<NodeAction> {
     let unwritten = PoolVolumeStatus::default();
     let status = volume.status.as_ref().unwrap_or(&unwritten);
-    let next = match (node, gone) {
+    let of_node = match (node, gone) {
         (NodeLife::Deleted, DeletedNodePolicy::Release) => return Some(NodeAction::Release),
         // None of its data is on a disk.
         (NodeLife::Deleted | NodeLife::Silent(_), _) if never_accepted(volume) => return None,
@@ -54,11 +61,15 @@ pub fn decide(volume: &PoolVolume, node: NodeLife<'_>, gone: DeletedNodePolicy) 
         (NodeLife::Silent(ready), _) => Some(agent_silent(volume, ready)),
         (NodeLife::Answers, _) => None,
     };
+    let moved = elsewhere.map(|elsewhere| conflict(volume, elsewhere, &status.conditions));
+    let next: Vec<Condition> = of_node.into_iter().chain(moved).collect();
     let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_of_node(condition)).collect();
     if present.iter().map(|condition| words(condition)).eq(next.iter().map(words)) {
         return None;
     }
-    let event = event(volume, present.iter().any(|condition| condition.type_ == NODE_GONE), next.as_ref());
+    let is_gone = |condition: &Condition| condition.type_ == NODE_GONE;
+    let was_gone = present.iter().any(|condition| is_gone(condition));
+    let event = event(volume, was_gone, next.iter().any(is_gone));
     let is_of_others = |condition: &&Condition| !is_of_node(condition) && condition.type_ != HEALTHY;
     let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
     let (health, healthy) = healths(status, &found(status), &conditions);
@@ -90,9 +101,20 @@ fn agent_silent(volume: &PoolVolume, ready: &Condition) -> Condition {
     }
 }
 
-fn event(volume: &PoolVolume, was_gone: bool, next: Option<&Condition>) -> Option<EventNote> {
+/// Nobody uses it on the other node, whose agent acts only on objects that name it.
+fn conflict(volume: &PoolVolume, elsewhere: &NodeName, before: &[Condition]) -> Condition {
     let node = &volume.spec.node;
-    let (type_, reason, note) = match (was_gone, next.is_some_and(|next| next.type_ == NODE_GONE)) {
+    let disk = volume.status.as_ref().and_then(|status| status.disk.as_ref()).map_or("its disk", |disk| disk.as_str());
+    let message = format!(
+        "disk {disk} is in the pool of node {elsewhere}, and this object names node {node}: nobody uses the volume there until \
+         this object is gone. If the disk was moved: docs/troubleshooting.md, \"A disk moves to another node\""
+    );
+    condition(before, CONFLICT, true, "DiskElsewhere", message, volume.metadata.generation)
+}
+
+fn event(volume: &PoolVolume, was_gone: bool, is_gone: bool) -> Option<EventNote> {
+    let node = &volume.spec.node;
+    let (type_, reason, note) = match (was_gone, is_gone) {
         (false, true) => {
             (EventType::Warning, "NodeDeleted", format!("node {node}, whose disk holds the volume, was deleted"))
         }
@@ -119,10 +141,10 @@ mod tests {
 
     /// Writes what is decided, and returns the reason of the Event.
     fn carry_out(volume: &mut PoolVolume, node: NodeLife<'_>) -> Option<Option<String>> {
-        let NodeAction::Write(written) = decide(volume, node, KEEP)? else { panic!("it is kept") };
+        let NodeAction::Write(written) = decide(volume, node, None, KEEP)? else { panic!("it is kept") };
         let status = volume.status.as_mut().expect("set");
         (status.conditions, status.health) = (written.conditions, written.health);
-        assert_eq!(decide(volume, node, KEEP), None, "once");
+        assert_eq!(decide(volume, node, None, KEEP), None, "once");
         Some(written.event.map(|event| event.reason))
     }
 
@@ -185,7 +207,7 @@ mod tests {
         assert_eq!(carry_out(&mut volume, NodeLife::Silent(&ready)), Some(None));
         assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing", "AgentSilent"]));
         assert!(!agent_writes(&mut volume), "it says the same");
-        assert_eq!(decide(&volume, NodeLife::Silent(&ready), KEEP), None, "and so does the controller");
+        assert_eq!(decide(&volume, NodeLife::Silent(&ready), None, KEEP), None, "and so does the controller");
         assert_eq!(carry_out(&mut volume, NodeLife::Answers), Some(None));
         assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));
         assert!(!agent_writes(&mut volume), "it says the same");
@@ -204,10 +226,41 @@ mod tests {
         const RELEASE: DeletedNodePolicy = DeletedNodePolicy::Release;
         for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
             let volume = in_phase(phase);
-            assert!(matches!(decide(&volume, NodeLife::Deleted, KEEP), Some(NodeAction::Write(_))), "{phase:?}");
-            assert_eq!(decide(&volume, NodeLife::Deleted, RELEASE), Some(NodeAction::Release), "{phase:?}");
-            assert_eq!(decide(&volume, NodeLife::Answers, RELEASE), None, "{phase:?}");
+            assert!(matches!(decide(&volume, NodeLife::Deleted, None, KEEP), Some(NodeAction::Write(_))), "{phase:?}");
+            assert_eq!(decide(&volume, NodeLife::Deleted, None, RELEASE), Some(NodeAction::Release), "{phase:?}");
+            assert_eq!(decide(&volume, NodeLife::Answers, None, RELEASE), None, "{phase:?}");
         }
-        assert_eq!(decide(&in_phase(Phase::Pending), NodeLife::Deleted, KEEP), None, "a CreateVolume withdraws it");
+        assert_eq!(
+            decide(&in_phase(Phase::Pending), NodeLife::Deleted, None, KEEP),
+            None,
+            "a CreateVolume withdraws it"
+        );
+    }
+
+    #[test]
+    fn a_volume_whose_disk_another_node_has_is_in_conflict_once_beside_what_the_agent_finds_until_that_ends() {
+        let mut volume = in_phase(Phase::Ready);
+        let agent_writes = |volume: &mut PoolVolume| {
+            let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
+            let before = volume.status.replace(status);
+            volume.status != before
+        };
+        assert!(agent_writes(&mut volume));
+        let other = NodeName::from("other");
+        let write = |volume: &mut PoolVolume, elsewhere: Option<&NodeName>| {
+            let action = decide(volume, NodeLife::Answers, elsewhere, KEEP);
+            let Some(NodeAction::Write(written)) = action else { panic!("{action:?}") };
+            let status = volume.status.as_mut().expect("set");
+            (status.conditions, status.health) = (written.conditions, written.health);
+            assert_eq!(decide(volume, NodeLife::Answers, elsewhere, KEEP), None, "once");
+        };
+        write(&mut volume, Some(&other));
+        let (worst, mut all) = healthy(&volume);
+        all.sort();
+        assert_eq!(all, ["Conflict", "DiskMissing"], "{worst}");
+        assert!(!agent_writes(&mut volume), "it says the same");
+        write(&mut volume, None);
+        assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));
+        assert!(!agent_writes(&mut volume), "it says the same");
     }
 }

@@ -5,8 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeOrder};
+use crate::health::HealthReason;
 use crate::operator::condition::condition;
-use crate::operator::pool_volume::{NodeObject, never_accepted, phase};
+use crate::operator::pool_volume::{NodeObject, never_accepted, phase, unhealthy};
 
 /// Type of the condition that shows how far an order is; the leader writes it.
 pub const ORDER_DONE: &str = "OrderDone";
@@ -68,6 +69,7 @@ pub fn progress(volume: &PoolVolume, order: VolumeOrder, facts: OrderFacts<'_>) 
         VolumeOrder::Adopt => adopt(volume),
         VolumeOrder::Erase => erase(volume, facts),
         VolumeOrder::Abandon => abandoned(volume, facts.node),
+        VolumeOrder::Settle => settle(volume),
     }
 }
 
@@ -82,6 +84,22 @@ fn adopt(volume: &PoolVolume) -> OrderProgress {
         Phase::Pending | Phase::Rejected | Phase::Accepted | Phase::Failed | Phase::Deleting => {
             waits("NotAdoptable", "only a volume in the phase Found can be adopted".to_owned())
         }
+    }
+}
+
+/// The agent does it, and says in the message why it cannot. A volume that is in no conflict is settled: the order does not
+/// wait for the next one.
+fn settle(volume: &PoolVolume) -> OrderProgress {
+    let health = volume.status.as_ref().map(unhealthy).unwrap_or_default();
+    if phase(volume) != Phase::Ready && phase(volume) != Phase::Found {
+        return waits("NotReady", "the volume is on no disk, or is being made or deleted".to_owned());
+    }
+    match health.findings().iter().find(|finding| finding.reason == HealthReason::Conflict) {
+        Some(conflict) => {
+            let why = volume.status.as_ref().and_then(|status| status.message.clone());
+            waits("InConflict", why.unwrap_or_else(|| conflict.message.clone()))
+        }
+        None => OrderProgress::Done("the volume is on one disk only".to_owned()),
     }
 }
 
@@ -220,6 +238,8 @@ mod tests {
                 _ => "NotAdoptable",
             };
             assert_eq!(of(VolumeOrder::Adopt, FACTS), adopted);
+            let is_there = matches!(phase, Phase::Ready | Phase::Found);
+            assert_eq!(of(VolumeOrder::Settle, FACTS), if is_there { "Done" } else { "NotReady" });
         }
     }
 

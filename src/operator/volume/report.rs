@@ -9,11 +9,12 @@ use super::own::described_by;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
+use crate::agent::{Run, Verb};
 use crate::api::crd::{PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::pool_volume::{request, restored};
-use crate::pool::{Doubt, Standing, VolumeView, difference};
+use crate::pool::{Doubt, Pool, Standing, VolumeView, difference};
 
 impl VolumeReconcile {
     pub async fn report(
@@ -32,7 +33,15 @@ impl VolumeReconcile {
                 Phase::Found => Phase::Found,
                 _ => Phase::Ready,
             };
-            self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
+            let trouble = match object.spec.order {
+                Some(VolumeOrder::Settle) if !order::is_done(object) => match self.settle(object).await? {
+                    Ok(()) => return Ok(Requeue::Again),
+                    Err(why) => Some(why),
+                },
+                _ => None,
+            };
+            let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
+            self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
             return Ok(Requeue::Done);
         }
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
@@ -102,15 +111,43 @@ impl VolumeReconcile {
                 Ok(()) => (Phase::Ready, None),
                 Err(error) => (Phase::Found, Some(error_message(&error))),
             },
-            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None if is_named => {
+            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon | VolumeOrder::Settle) | None
+                if is_named =>
+            {
                 (self.phase_of(view).await?, None)
             }
-            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon) | None => (Phase::Found, None),
+            Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon | VolumeOrder::Settle) | None => {
+                (Phase::Found, None)
+            }
         };
         let is_due = phase == Phase::Found && (is_named || trouble.is_some());
         let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
         self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
         Ok(if is_due { Requeue::Again } else { Requeue::Done })
+    }
+
+    /// Keeps the volume on the disk that a person names. Or why not: an order names a disk by its id alone, and one that has
+    /// the volume.
+    async fn settle(&self, object: &PoolVolume) -> Result<Result<(), String>, OperatorError> {
+        let Some(keep) = object.spec.keep.clone() else { return Ok(Err("spec.keep names no disk".to_owned())) };
+        let (id, disk) = (self.id, keep.clone());
+        let has_it = move |pool: &Pool| pool.volumes().iter().any(|view| view.id == id && view.disk == disk);
+        if !self.blocking(move |pool| has_it(pool)).await? {
+            return Ok(Err(format!(
+                "disk {keep} of spec.keep, which is to have the volume, does not have it, or is not there"
+            )));
+        }
+        let agent = self.operator.agent_handle.clone();
+        let verb = Verb::SettleVolume { volume: id, keep: keep.to_string(), run: Run::Real };
+        let answer = tokio::task::spawn_blocking(move || agent.verb(verb)).await;
+        Ok(match answer {
+            Ok(Ok(Ok(lines))) => {
+                tracing::warn!(volume = self.name(), "a person's order is carried out: {}", lines.join("; "));
+                Ok(())
+            }
+            Ok(Ok(Err(error))) => Err(chain(&error)),
+            Ok(Err(_)) | Err(_) => Err("the agent ends".to_owned()),
+        })
     }
 
     async fn adopt(&self) -> Result<(), OperatorError> {

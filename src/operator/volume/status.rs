@@ -222,6 +222,7 @@ mod tests {
             set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named("gpt-1"),
             standing: Standing::Ready,
+            given_up: false,
             conflict: None,
             node: Default::default(),
         };
@@ -236,6 +237,7 @@ mod tests {
             size: Some(9 << 20),
             intent: Default::default(),
             order: None,
+            keep: None,
         };
         let mut object = PoolVolume::new(&id.to_string(), spec);
         let failed = (Some(9 << 20), Some("no space".to_owned()));

@@ -10,11 +10,11 @@ use crate::api::crd::{HealthEntry, PoolVolumeStatus};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::operator::condition::condition;
 use crate::operator::health;
-use crate::operator::pool_volume::{AGENT_SILENT, HEALTHY, NODE_GONE, unhealthy};
+use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, unhealthy};
 
-/// Whether it is one that the controller writes because of the volume's node.
+/// Whether it is one that the controller writes because of the volume's node, or of another one.
 pub fn is_of_node(condition: &KubeCondition) -> bool {
-    [NODE_GONE, AGENT_SILENT].contains(&condition.type_.as_str())
+    [NODE_GONE, AGENT_SILENT, CONFLICT].contains(&condition.type_.as_str())
 }
 
 /// Whether only these conditions give a reason.
@@ -26,7 +26,8 @@ pub fn is_reason_of_node(reason: &HealthReason) -> bool {
 fn findings_of_node(conditions: &[KubeCondition]) -> impl Iterator<Item = Finding> {
     let set = conditions.iter().filter(|condition| is_of_node(condition) && condition.status == "True");
     set.map(|condition| {
-        let word = if condition.type_ == NODE_GONE { NODE_GONE } else { &condition.reason };
+        let is_reason = [NODE_GONE, CONFLICT].contains(&condition.type_.as_str());
+        let word = if is_reason { &condition.type_ } else { &condition.reason };
         let since = Some(condition.last_transition_time.0);
         Finding { since, ..Finding::new(HealthReason::from(word.to_owned()), condition.message.clone()) }
     })
@@ -35,7 +36,12 @@ fn findings_of_node(conditions: &[KubeCondition]) -> impl Iterator<Item = Findin
 /// What the agent of a volume has found, as its status shows it.
 pub fn found(status: &PoolVolumeStatus) -> Condition {
     let all = unhealthy(status);
-    Condition::of(all.findings().iter().filter(|finding| !is_reason_of_node(&finding.reason)).cloned().collect())
+    // The agent finds conflicts as well, between disks of its own.
+    let is_said = |finding: &Finding| {
+        status.conditions.iter().any(|condition| is_of_node(condition) && condition.message == finding.message)
+    };
+    let of_agent = all.findings().iter().filter(|finding| !is_reason_of_node(&finding.reason) && !is_said(finding));
+    Condition::of(of_agent.cloned().collect())
 }
 
 /// The list and the condition Healthy: what was `found`, and what `conditions` say of the node. What was there

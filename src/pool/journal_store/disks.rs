@@ -97,6 +97,7 @@ impl JournalStore {
         }
         self.change_in(turn, |journal| {
             journal.let_go.remove(id);
+            journal.hold.remove(id);
             if is_older(journal) {
                 return Ok(());
             }
@@ -155,6 +156,7 @@ impl JournalStore {
     /// also where the document cannot be used.
     pub fn take_as_it_is(&self, id: &DiskId, number: u64) -> Result<(), StoreError> {
         let take = |journal: &mut Journal| {
+            journal.hold.remove(id);
             if let Some(known) = journal.disks.get_mut(id) {
                 known.written = number;
             }
@@ -177,6 +179,7 @@ impl JournalStore {
             let was_known = journal.disks.remove(id).is_some();
             if was_known {
                 journal.let_go.insert(id.clone());
+                journal.hold.insert(id.clone());
             }
             Ok(was_known)
         })
@@ -186,8 +189,14 @@ impl JournalStore {
     pub fn let_go_unknown(&self, id: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             journal.let_go.insert(id.clone());
+            journal.hold.insert(id.clone());
             Ok(())
         })
+    }
+
+    /// Whether a disk with our label was given up while it was away, and has not been back since.
+    pub fn is_to_be_held(&self, id: &DiskId) -> bool {
+        self.journal().hold.contains(id)
     }
 }
 

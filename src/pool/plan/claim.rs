@@ -58,6 +58,7 @@ pub fn claim(claim: &NewLabel, mut random: impl FnMut() -> Uuid) -> Result<(Plan
         layout,
         releasing: false,
         used: false,
+        given_up: false,
         clean: Vec::new(),
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use localpool::agent::{Reconciler, Run, Verb};
+use localpool::agent::{DiskTask, Reconciler, Run, Verb};
 use localpool::device::{
-    Owner,
+    DiskId, Owner,
     label::{ErasePolicy, Layout},
 };
-use localpool::host::{Host, fake::FakeHost};
-use localpool::pool::{Change, Doubt, Pool, Standing, Workers};
+use localpool::host::{
+    Extent, Host, Lit, chain,
+    fake::{FakeHost, Fault, Platter},
+};
+use localpool::pool::{Change, Cordon, Doubt, Pool, PoolError, Standing, Workers};
 
 use crate::node::{BLOCK, MIB, Node, adopt, geometry, id, problem, request, rule};
 
@@ -151,4 +154,163 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     host.plug("fake1", "SERIAL-9", copy);
     node.passes().expect("looks");
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("the missing one is meant");
+}
+
+/// A labelled disk with a volume, given up while it was away and back; and what was on it before.
+fn back(host: &Arc<FakeHost>) -> (Node, DiskId, Arc<Platter>) {
+    host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(host, &Layout::Carved {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().clone();
+    let platter = host.unplug("fake0").expect("it was there");
+    node.passes().expect("looks");
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
+    host.plug("fake0", "SERIAL-1", Arc::clone(&platter));
+    node.passes().expect("looks");
+    (node, disk, platter)
+}
+
+fn is_held(node: &Node) -> bool {
+    let views = node.pool.disk_views();
+    let is_shown = views.len() == 1 && views[0].cordon == Some(Cordon::GivenUp) && views[0].volumes == 1;
+    let usable = node.pool.usable(id("a"));
+    let refused = node.pool.create(&request("b", BLOCK, MIB));
+    let said = |error: PoolError| error.to_string().contains("given up while it was missing");
+    is_shown && usable.is_err_and(said) && refused.is_err_and(said)
+}
+
+#[test]
+fn a_disk_that_was_given_up_is_held_when_it_is_back_until_a_person_adopts_it_whatever_the_node_forgets() {
+    let host = Arc::new(FakeHost::default());
+    let (mut node, disk, platter) = back(&host);
+    assert!(is_held(&node), "{:?}", node.pool.disk_views());
+    for forgets in [false, true] {
+        drop(node);
+        if forgets {
+            host.state.lose();
+        }
+        node = start(&host, &Layout::Carved {});
+        assert!(is_held(&node), "{forgets}: {:?}", node.pool.disk_views());
+    }
+    let again = node.pool.create(&request("a", BLOCK, MIB)).expect_err("nobody decided that it is used again");
+    assert!(again.to_string().contains("disk adopt"), "{again}");
+
+    let before = platter.content();
+    let dry = node.agent.verb(&adopt(disk.as_str(), Run::Dry)).expect("a dry run").join("\n");
+    assert!(dry.contains("would take") && dry.contains(&id("a").to_string()), "{dry}");
+    let refused = node.agent.verb(&release(disk.as_str(), Run::Real)).expect_err("it has a volume");
+    assert!(chain(&refused).contains("1 volume"), "{}", chain(&refused));
+    assert!(platter.content() == before, "it was written");
+    let order = Verb::Order { disk, task: DiskTask::Adopt };
+    node.agent.verb(&order).expect("taken back");
+    node.passes().expect("looks");
+    for restart in [false, true] {
+        if restart {
+            drop(node);
+            node = start(&host, &Layout::Carved {});
+        }
+        node.pool.usable(id("a")).expect("it is back");
+        assert_eq!(node.pool.disk_views()[0].cordon, None);
+    }
+    node.pool.create(&request("b", BLOCK, MIB)).expect("it offers its space again");
+}
+
+#[test]
+fn what_is_ordered_deleted_on_a_disk_that_was_given_up_and_is_back_is_erased_and_nothing_else() {
+    let host = Arc::new(FakeHost::default());
+    let (mut node, disk, _) = back(&host);
+    assert_eq!(node.pool.delete(id("a")).expect("it is here"), Change::Done);
+    node.pool.work_until_idle().expect("erased");
+    assert!(node.pool.volumes().is_empty());
+    node.passes().expect("looks");
+    assert_eq!(node.pool.disk_views()[0].cordon, Some(Cordon::GivenUp));
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("nothing is on it");
+    node.passes().expect("looks");
+    assert!(node.pool.disk_views().is_empty(), "it is claimed again");
+}
+
+#[test]
+fn a_disk_that_was_given_up_and_cannot_be_marked_when_it_is_back_is_not_used() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host, &Layout::Carved {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().clone();
+    let platter = host.unplug("fake0").expect("it was there");
+    node.passes().expect("looks");
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
+    let whole = Extent { start: 0, end: geometry().size };
+    platter.inject(Fault { what: "write", range: whole, times: u32::MAX });
+    host.plug("fake0", "SERIAL-1", Arc::clone(&platter));
+    node.passes().expect("looks");
+    assert!(node.pool.usable(id("a")).is_err() && node.pool.create(&request("b", BLOCK, MIB)).is_err());
+    platter.clear_faults();
+    node.passes().expect("looks");
+    assert!(is_held(&node), "{:?}", node.pool.disk_views());
+}
+
+#[test]
+fn a_verb_for_a_disk_of_another_node_or_of_somebody_else_is_refused_in_words_and_writes_nothing() {
+    let host = Arc::new(FakeHost::default());
+    let (there, path) = (Arc::new(FakeHost::default()), "/dev/fake1");
+    there.add_disk("fake1", "SERIAL-9", geometry());
+    let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
+    let owner = Owner { cluster: "test".to_owned(), node: "node-2".into() };
+    let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
+    let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+    let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, rules);
+    (0..3).for_each(|_| drop(other.pass().expect("looks")));
+    let foreign = other.pool().members()[0].id().clone();
+    host.plug("fake1", "SERIAL-9", there.unplug("fake1").expect("it was there"));
+    host.add_disk("fake0", "SERIAL-1", geometry());
+    super::mkfs(&host, id("theirs").uuid());
+    let mut node = start(&host, &Layout::Carved {});
+    let content = || ["fake0", "fake1"].map(|name| host.platter(name).expect("it is there").content());
+    let before = content();
+
+    let give_up = |disk: &str| Verb::GiveUpDisk { disk: disk.to_owned(), run: Run::Real };
+    let order = |task| Verb::Order { disk: foreign.clone(), task };
+    let refused = [
+        (release(path, Run::Real), "node node-2"),
+        (release(foreign.as_str(), Run::Real), "node node-2"),
+        (give_up(foreign.as_str()), "node node-2"),
+        (give_up(path), "node node-2"),
+        (order(DiskTask::Release), "node node-2"),
+        (order(DiskTask::GiveUp), "the node has it"),
+        (release("/dev/fake0", Run::Real), "ext4"),
+        (give_up("/dev/fake0"), "ext4"),
+        (adopt("/dev/fake0", Run::Real), "ext4"),
+        (release("gpt-elsewhere", Run::Real), "this node has no disk gpt-elsewhere"),
+        (give_up("gpt-elsewhere"), "this node has no disk gpt-elsewhere"),
+        (adopt("gpt-elsewhere", Run::Real), "this node has no disk gpt-elsewhere"),
+        (Verb::LocateDisk { disk: "gpt-elsewhere".to_owned(), lit: Lit::On, run: Run::Real }, "no disk gpt-elsewhere"),
+    ];
+    for (verb, words) in refused {
+        let error = node.agent.verb(&verb).expect_err("it is not ours");
+        assert!(chain(&error).contains(words), "{verb:?}: {}", chain(&error));
+    }
+    node.passes().expect("looks");
+    assert!(content() == before, "it was written");
+    assert!(node.pool.members().is_empty() && node.pool.journal().released().is_empty());
+}
+
+#[test]
+fn giving_up_is_a_verb_of_its_own_that_does_nothing_to_a_disk_that_is_here() {
+    let host = Arc::new(FakeHost::default());
+    let platter = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host, &Layout::Carved {});
+    let disk = node.pool.members()[0].id().clone();
+    let give_up = |text: &str, run| Verb::GiveUpDisk { disk: text.to_owned(), run };
+    let before = platter.content();
+    for text in [disk.as_str(), "/dev/fake0"] {
+        let error = node.agent.verb(&give_up(text, Run::Real)).expect_err("it is here, and empty").to_string();
+        assert!(error.contains("is not missing"), "{error}");
+    }
+    assert!(platter.content() == before, "it was written");
+    host.unplug("fake0");
+    node.passes().expect("looks");
+    let dry = node.agent.verb(&give_up(disk.as_str(), Run::Dry)).expect("a dry run").join("\n");
+    assert!(dry.contains("would give up") && node.pool.disk_views().len() == 1, "{dry}");
+    node.agent.verb(&give_up(disk.as_str(), Run::Real)).expect("it is missing");
+    assert!(node.pool.disk_views().is_empty());
 }

@@ -27,7 +27,7 @@ fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk
         node.passes().expect("looks");
         let error = node.pool.create(&request("new", BLOCK, MIB)).expect_err("it may be on the disk that is away");
         let PoolError::DiskAway { disk, .. } = &error else { panic!("{error:?}") };
-        assert!(error.to_string().contains(&format!("localpool disk release {disk}")), "{error}");
+        assert!(error.to_string().contains(&format!("localpool disk give-up {disk}")), "{error}");
         assert!(matches!(node.pool.delete(id("new")), Err(PoolError::DiskAway { .. })), "nobody knows that it is gone");
         assert!(large.content() == before, "the other disk was written");
     }
@@ -144,7 +144,7 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
             node = start(&host);
         }
         node.passes().expect("looks");
-        is_refused(&node, "localpool disk release");
+        is_refused(&node, "localpool disk give-up");
     }
     let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake1".to_owned(), run: Run::Real };
     let away = node.pool.absent()[0].0.clone();

@@ -13,6 +13,7 @@ fn full() -> Label {
         erasing: erasing().erasing,
         releasing: true,
         used: true,
+        given_up: true,
         ..label(DISK)
     }
 }

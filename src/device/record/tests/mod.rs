@@ -34,6 +34,7 @@ fn label(disk: Uuid) -> Label {
         layout: Layout::Carved {},
         releasing: false,
         used: false,
+        given_up: false,
         clean: vec![],
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

@@ -1,0 +1,79 @@
+//! What the verbs of one disk read: the DevicePools that have it, and the volumes on it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+use crate::api::crd::{DevicePool, PoolVolume};
+use crate::device::{DiskId, NodeName};
+use crate::operator::client::{find_in_pages, within};
+use crate::operator::error::OperatorError;
+use crate::volume::DRIVER_NAME;
+
+/// How many objects one answer holds.
+const PAGE: u32 = 500;
+
+/// The DevicePools that have the disk, or an order for it.
+pub async fn pools_with(pools: &Api<DevicePool>, disk: &DiskId) -> Result<Vec<DevicePool>, OperatorError> {
+    let has_it = |pool: &DevicePool| {
+        let mut status = pool.status.iter();
+        status.any(|status| {
+            status.disks.iter().any(|one| one.id == *disk) || status.orders.iter().any(|order| order.disk == *disk)
+        })
+    };
+    let fetch = async |params| within("listing DevicePools", pools.list(&params)).await;
+    all_of(fetch, has_it).await
+}
+
+/// The volumes that are on the disk, and those that it was chosen for.
+pub async fn volumes_on(client: Client, disk: &DiskId, node: &NodeName) -> Result<Vec<PoolVolume>, OperatorError> {
+    let volumes: Api<PoolVolume> = Api::all(client);
+    let here = format!("spec.node={node}");
+    let fetch = async |params: ListParams| within("listing PoolVolumes", volumes.list(&params.fields(&here))).await;
+    let is_on_it = |volume: &PoolVolume| {
+        let mut status = volume.status.iter();
+        status.any(|status| status.disk.as_ref() == Some(disk))
+    };
+    all_of(fetch, is_on_it).await
+}
+
+/// The PersistentVolumes of these volumes, by the names of their objects. One that a person wrote may have any name.
+pub async fn named_by(
+    client: Client,
+    volumes: &[PoolVolume],
+) -> Result<BTreeMap<String, PersistentVolume>, OperatorError> {
+    if volumes.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let persistent: Api<PersistentVolume> = Api::all(client);
+    let fetch = async |params| within("listing PersistentVolumes", persistent.list(&params)).await;
+    let is_of_one = |one: &PersistentVolume| {
+        handle(one).is_some_and(|handle| volumes.iter().any(|volume| volume.name_any() == handle))
+    };
+    let found = all_of(fetch, is_of_one).await?;
+    Ok(found.into_iter().filter_map(|one| Some((handle(&one)?.to_owned(), one))).collect())
+}
+
+fn handle(volume: &PersistentVolume) -> Option<&str> {
+    let csi = volume.spec.as_ref()?.csi.as_ref()?;
+    (csi.driver == DRIVER_NAME).then_some(csi.volume_handle.as_str())
+}
+
+/// All objects of a list that are wanted; of those that are not, only one page is kept at a time.
+pub async fn all_of<K: Clone, Page>(
+    fetch: impl Fn(ListParams) -> Page,
+    is_wanted: impl Fn(&K) -> bool,
+) -> Result<Vec<K>, OperatorError>
+where
+    Page: Future<Output = Result<kube::core::ObjectList<K>, OperatorError>>,
+{
+    let mut found = Vec::new();
+    let keep = |items: Vec<K>| -> Option<()> {
+        found.extend(items.into_iter().filter(|one| is_wanted(one)));
+        None
+    };
+    find_in_pages(ListParams::default().limit(PAGE), fetch, keep).await?;
+    Ok(found)
+}
