@@ -88,6 +88,8 @@ impl Checkup {
                 Some(raw) => self.of_disk(&view.id, raw, answered),
                 None => (Vec::new(), Fitness::NotKnown),
             };
+            let report = here.get(&view.id).and_then(|_| self.disks.get(&view.id)?.report.clone());
+            look.reports.extend(report.map(|report| (view.id.clone(), report)));
             fitness.insert(view.id.clone(), fit);
             let findings = Finding::of_disk(&view).into_iter().chain(observed).collect();
             look.disks.insert(view.id, findings);

@@ -42,7 +42,7 @@ impl CheckupHandle {
         let due = handle.clone();
         let answered: Answered = Arc::new(move || due.due());
         let thread = std::thread::spawn(move || {
-            while wait(&inbox) == Wakes::Checkup {
+            while wait(&inbox, due_after(Instant::now())) == Wakes::Checkup {
                 if checkup.look(&answered) {
                     changed();
                 }
@@ -61,15 +61,19 @@ impl CheckupHandle {
     }
 }
 
-#[derive(PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Wakes {
     Checkup,
     End,
 }
 
-/// Sleeps until a checkup is due, and takes in all requests that come with the first one.
-fn wait(inbox: &Receiver<CheckupRequest>) -> Wakes {
-    let due = Instant::now() + EVERY;
+/// When a checkup is due if nothing happens.
+fn due_after(last: Instant) -> Instant {
+    last + EVERY
+}
+
+/// Sleeps until a checkup is due, by this time at the latest, and takes in all requests that come with the first one.
+fn wait(inbox: &Receiver<CheckupRequest>, due: Instant) -> Wakes {
     loop {
         match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(CheckupRequest::Nothing) => {}
@@ -104,5 +108,24 @@ fn listen(mut events: Announcements, outbox: &Sender<CheckupRequest>) {
         if outbox.send(request).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_any_event_a_checkup_is_due_after_a_minute_and_what_is_no_event_does_not_put_it_off() {
+        let now = Instant::now();
+        assert_eq!(due_after(now) - now, Duration::from_secs(60));
+        let (requests, inbox) = mpsc::channel();
+        assert_eq!(wait(&inbox, now), Wakes::Checkup, "its time has come");
+        requests.send(CheckupRequest::Nothing).expect("it is open");
+        assert_eq!(wait(&inbox, now), Wakes::Checkup);
+        requests.send(CheckupRequest::Stop).expect("it is open");
+        assert_eq!(wait(&inbox, now), Wakes::End);
+        drop(requests);
+        assert_eq!(wait(&inbox, due_after(now)), Wakes::End, "nobody is there any more");
     }
 }

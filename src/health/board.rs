@@ -13,6 +13,7 @@ use super::history::History;
 use super::path::WatchedPath;
 use super::reason::HealthReason;
 use crate::device::{DiskId, VolumeId};
+use crate::host::DiskReport;
 use crate::pool::{DiskView, VolumeView};
 
 /// What the looks at this node's disks and volumes have found.
@@ -27,6 +28,7 @@ struct Histories {
     mounted: BTreeMap<VolumeId, BTreeSet<PathBuf>>,
     unmounts: u64,
     looked: bool,
+    reports: BTreeMap<DiskId, DiskReport>,
     /// What the controller wants checked, and what was found, by UID of the PersistentVolume.
     watched: Vec<WatchedPath>,
     paths: BTreeMap<String, PathHistory>,
@@ -43,6 +45,8 @@ struct PathHistory {
 pub struct Look {
     pub disks: BTreeMap<DiskId, Vec<Finding>>,
     pub volumes: BTreeMap<VolumeId, Vec<Finding>>,
+    /// What each disk that is here has reported last.
+    pub reports: BTreeMap<DiskId, DiskReport>,
     /// By UID of the PersistentVolume. One that is not named keeps its entry.
     pub paths: BTreeMap<String, PathLook>,
 }
@@ -71,6 +75,8 @@ impl Board {
         let disks = take_in(&mut histories.disks, look.disks, wall, now);
         let volumes = take_in(&mut histories.volumes, look.volumes, wall, now);
         let paths = histories.look_at_paths(look.paths, wall, now);
+        // Figures that only metrics show are no change.
+        histories.reports = look.reports;
         let first = !std::mem::replace(&mut histories.looked, true);
         disks || volumes || paths || first
     }
@@ -99,6 +105,11 @@ impl Board {
             Some(PathReport { watched: watched.clone(), is_mount_point, condition })
         };
         histories.looked.then(|| histories.watched.iter().filter_map(report).collect())
+    }
+
+    /// What a disk of the pool that is here has reported last.
+    pub fn report(&self, disk: &DiskId) -> Option<DiskReport> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).reports.get(disk).cloned()
     }
 
     /// How many targets were unmounted on purpose: read before the mount table is, and given to [`Board::mounted`].

@@ -7,6 +7,7 @@
 //! pool views, observations ─▶ Finding (reason, message) ─▶ History (since when) ─▶ Condition (worst first)
 //! ```
 
+mod array;
 mod board;
 mod condition;
 mod finding;

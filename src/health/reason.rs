@@ -214,8 +214,8 @@ reasons! {
         "Find out who removed it, and whether its disk is there. Its pods cannot start; those that run keep what they \
          have open.";
     MisMatchedVolSize: PersistentVolume, Look, Degraded, AT_ONCE,
-        "A local PersistentVolume of another provisioner promises more than its device has, or more is used than it \
-         promises.",
+        "A PersistentVolume promises more than its volume or its device has; or more is used than a local one of another \
+         provisioner promises.",
         "Make a PersistentVolume of the right capacity, or move its data: the pods find the disk full too early.";
     AgentSilent: Volume, Cluster, Degraded, AT_ONCE,
         "The agent of the volume's node does not answer. Pods that have the volume keep it; others cannot begin to use \

@@ -44,6 +44,8 @@ pub struct DiskReport {
     /// Empty unless `health` is `Failing`.
     pub warnings: Vec<DiskWarning>,
     pub media_errors: Option<u64>,
+    /// Entries that NVMe's log of errors has had. Many disks count commands that they do not know, too.
+    pub error_log_entries: Option<u64>,
     pub spare_percent: Option<u8>,
     /// `spare_percent` below it is a warning of the disk's own.
     pub spare_threshold_percent: Option<u8>,
@@ -59,6 +61,7 @@ impl DiskReport {
             health,
             warnings: Vec::new(),
             media_errors: None,
+            error_log_entries: None,
             spare_percent: None,
             spare_threshold_percent: None,
             used_percent: None,

@@ -28,6 +28,8 @@ const NVME_SMART_BYTES: usize = 512;
 /// Log page 2Fh of SCSI, and as much of it as is read.
 const EXCEPTIONS: u8 = 0x2f;
 const EXCEPTIONS_BYTES: u8 = 252;
+/// The number of a log page, and the bit that says that it is a subpage, which is another log.
+const PAGE: u8 = 0x7f;
 /// The registers LBA mid and high as a healthy ATA disk leaves them, and as a failing one turns them.
 const ATA_GOOD: (u8, u8) = (0x4f, 0xc2);
 const ATA_FAILING: (u8, u8) = (0xf4, 0x2c);
@@ -153,11 +155,12 @@ fn of_nvme(log: &[u8]) -> DiskReport {
     let has_spare = log.get(3..5).is_some_and(|both| both != [0, 0]);
     let spare = |at: usize| log.get(at).copied().filter(|percent| has_spare && *percent <= 100);
     let kelvin = bytes_at(log, 1).map(u16::from_le_bytes).and_then(|kelvin| i16::try_from(kelvin).ok());
-    let media_errors = bytes_at(log, 160).map(u128::from_le_bytes);
+    let count = |at| bytes_at(log, at).map(u128::from_le_bytes).map(|count| u64::try_from(count).unwrap_or(u64::MAX));
     DiskReport {
         health,
         warnings,
-        media_errors: media_errors.map(|errors| u64::try_from(errors).unwrap_or(u64::MAX)),
+        media_errors: count(160),
+        error_log_entries: count(176),
         spare_percent: spare(3),
         spare_threshold_percent: spare(4),
         used_percent: log.get(5).copied(),
@@ -204,7 +207,7 @@ fn of_scsi(reply: &ScsiReply, page: &[u8]) -> DiskReport {
     // Header of the page, then parameter 0: code, control, length, additional sense code and its qualifier, and the
     // temperature, which older disks do not have.
     let (code, qualifier, temperature) = match page {
-        [head, _, _, _, 0, 0, _, length, code, qualifier, rest @ ..] if head & 0x3f == EXCEPTIONS && *length >= 2 => {
+        [head, _, _, _, 0, 0, _, length, code, qualifier, rest @ ..] if head & PAGE == EXCEPTIONS && *length >= 2 => {
             (*code, *qualifier, rest.first().filter(|_| *length >= 3))
         }
         _ => return unknown("its log of informational exceptions cannot be read"),
@@ -266,6 +269,7 @@ mod tests {
         (log[1], log[2]) = (0x36, 0x01);
         let wanted = DiskReport {
             media_errors: Some(u64::MAX),
+            error_log_entries: Some(u64::MAX),
             spare_percent: Some(3),
             spare_threshold_percent: Some(4),
             used_percent: Some(5),
@@ -276,8 +280,13 @@ mod tests {
         log[168..176].fill(0);
         let counted = u64::from_le_bytes([160, 161, 162, 163, 164, 165, 166, 167]);
         assert_eq!(of_nvme(&log), DiskReport { media_errors: Some(counted), ..wanted.clone() });
+        log[184..192].fill(0);
+        let entries = u64::from_le_bytes([176, 177, 178, 179, 180, 181, 182, 183]);
+        let both = DiskReport { media_errors: Some(counted), error_log_entries: Some(entries), ..wanted.clone() };
+        assert_eq!(of_nvme(&log), both);
         // Where it is short, the rest of it is not known.
-        assert_eq!(of_nvme(&log[..175]), DiskReport { media_errors: None, ..wanted });
+        assert_eq!(of_nvme(&log[..191]), DiskReport { error_log_entries: None, ..both });
+        assert_eq!(of_nvme(&log[..175]), DiskReport { media_errors: None, error_log_entries: None, ..wanted });
         let warm = DiskReport { temperature_celsius: Some(0x136 - 273), ..DiskReport::of(Health::Passed) };
         assert_eq!(of_nvme(&log[..3]), warm);
     }
@@ -301,6 +310,29 @@ mod tests {
         assert_eq!(read(u16::MAX, 0, 10), (None, Some(0), Some(10)));
         assert_eq!(read(263, 5, 0), (Some(-10), Some(5), Some(0)));
         assert_eq!(read(323, 0, 0), (Some(50), None, None), "a virtual disk");
+    }
+
+    #[test]
+    fn an_answer_of_an_unknown_version_or_shape_is_neither_healthy_nor_failing() {
+        let good = ScsiReply { status: 0, sense: Vec::new() };
+        // A subpage of the log, a parameter of another code, one that is too short, a page of another number.
+        for page in [
+            [0x6f, 1, 0, 8, 0, 0, 3, 4, 0x5d, 0, 31, 0],
+            [0x2f, 0, 0, 8, 0, 7, 3, 4, 0x5d, 0, 31, 0],
+            [0x2f, 0, 0, 8, 0, 0, 3, 1, 0x5d, 0, 31, 0],
+            [0x19, 0, 0, 8, 0, 0, 3, 4, 0x5d, 0, 31, 0],
+        ] {
+            assert!(is_unknown(&of_scsi(&good, &page)), "{page:x?}");
+        }
+        // Registers that say neither good nor bad, sense data of a vendor's format, a descriptor of another length.
+        let other_length = [0x72, 1, 0, 0x1d, 0, 0, 0, 14, 0x09, 0x0d, 0, 0, 0, 0, 0, 0, 0, 0xf4, 0, 0x2c, 0, 0];
+        for sense in [&descriptors(0x2c, 0xf4)[..], &[0x7f; 32], &other_length] {
+            assert!(is_unknown(&of_ata(&reply(sense))), "{sense:x?}");
+        }
+        // The log of NVMe has no version: one that nobody filled is no log of any.
+        for byte in [0, 0xff] {
+            assert!(is_unknown(&of_nvme(&[byte; NVME_SMART_BYTES])));
+        }
     }
 
     /// Descriptor sense data: a descriptor of another kind, then the ATA status return.

@@ -24,6 +24,11 @@ pub fn entries(before: &[HealthEntry], condition: &Condition) -> Vec<HealthEntry
     condition.findings().iter().map(entry).collect()
 }
 
+/// The time of what is new.
+pub fn now() -> Time {
+    whole_seconds(Timestamp::now())
+}
+
 /// As the API server stores it: what is compared with it later must be equal.
 fn whole_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))

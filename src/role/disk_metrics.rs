@@ -8,11 +8,73 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use super::registry::{counters, gauges};
 use crate::device::{DiskId, signed};
 use crate::health::Board;
-use crate::host::{Host, IoErrors, RawDisk};
+use crate::host::{DiskReport, Host, IoErrors, RawDisk};
 use crate::pool::{ClassDisks, DiskView, Pool, Selector, Standing, WantedUsage};
 
 /// The states of a disk, as labels.
 pub const STATES: [&str; 3] = ["ready", "missing", "not_ready"];
+
+/// What disks report of themselves, as far as they do.
+#[derive(Clone)]
+struct SelfReport {
+    temperature: IntGaugeVec,
+    wear: IntGaugeVec,
+    spare: IntGaugeVec,
+    media_errors: IntCounterVec,
+    error_log: IntCounterVec,
+}
+
+impl SelfReport {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauges = |name: &str, help: &str| gauges(registry, name, help, &["disk"]);
+        let counters = |name: &str, help: &str| counters(registry, name, help, &["disk"]);
+        Ok(Self {
+            temperature: gauges("localpool_disk_temperature_celsius", "The temperature that a disk reports.")?,
+            wear: gauges(
+                "localpool_disk_wear_percent",
+                "How much of its rated endurance a disk has used, as it reports; may be above 100.",
+            )?,
+            spare: gauges("localpool_disk_spare_percent", "How much spare space a disk has left, as it reports.")?,
+            media_errors: counters(
+                "localpool_disk_media_errors_total",
+                "Data that a disk could not read or correct in all its life, as it reports.",
+            )?,
+            error_log: counters(
+                "localpool_disk_error_log_entries_total",
+                "Entries that the error log of an NVMe disk has had in all its life.",
+            )?,
+        })
+    }
+
+    fn reset(&self) {
+        [&self.temperature, &self.wear, &self.spare].into_iter().for_each(IntGaugeVec::reset);
+        [&self.media_errors, &self.error_log].into_iter().for_each(IntCounterVec::reset);
+    }
+
+    fn set(&self, disk: &str, report: &DiskReport) {
+        let DiskReport {
+            health: _,
+            warnings: _,
+            media_errors,
+            error_log_entries,
+            spare_percent,
+            spare_threshold_percent: _,
+            used_percent,
+            temperature_celsius,
+        } = report;
+        let gauges = [
+            (&self.temperature, temperature_celsius.map(i64::from)),
+            (&self.wear, used_percent.map(i64::from)),
+            (&self.spare, spare_percent.map(i64::from)),
+        ];
+        for (gauge, value) in gauges {
+            value.into_iter().for_each(|value| gauge.with_label_values(&[disk]).set(value));
+        }
+        for (counter, count) in [(&self.media_errors, media_errors), (&self.error_log, error_log_entries)] {
+            count.iter().for_each(|count| counter.with_label_values(&[disk]).inc_by(*count));
+        }
+    }
+}
 
 #[derive(Clone)]
 pub struct DiskMetrics {
@@ -21,6 +83,7 @@ pub struct DiskMetrics {
     unhealthy: IntGaugeVec,
     errors: IntCounterVec,
     erased: IntCounterVec,
+    reported: SelfReport,
     classes: IntGaugeVec,
 }
 
@@ -39,6 +102,7 @@ impl DiskMetrics {
                 "Bytes of deleted volumes that were erased on a disk since the agent began.",
                 &["disk"],
             )?,
+            reported: SelfReport::new(registry)?,
             bytes: gauges("localpool_disk_bytes", "Bytes of a disk: size, free, erasing.", &["disk", "kind"])?,
             state: gauges("localpool_disk_state", "1 for the state that a disk has, else 0.", &["disk", "state"])?,
             unhealthy: gauges(
@@ -61,6 +125,7 @@ impl DiskMetrics {
             gauges.reset();
         }
         self.erased.reset();
+        self.reported.reset();
         for disk in disks {
             let id = disk.id.as_str();
             self.erased.with_label_values(&[id]).inc_by(disk.erasure.bytes);
@@ -70,6 +135,7 @@ impl DiskMetrics {
             for name in STATES {
                 self.state.with_label_values(&[id, name]).set(i64::from(state(&disk.standing) == name));
             }
+            health.report(&disk.id).iter().for_each(|report| self.reported.set(id, report));
             for finding in health.of_disk(disk).findings() {
                 self.unhealthy.with_label_values(&[id, finding.reason.word()]).set(1);
             }

@@ -151,7 +151,7 @@ mod tests {
     use crate::claim::{Rule, sample};
     use crate::device::{Owner, VolumeId, label::Layout};
     use crate::health::{Finding, HealthReason, Look};
-    use crate::host::{Geometry, IoErrors, fake::FakeHost};
+    use crate::host::{DiskReport, Geometry, Health, IoErrors, fake::FakeHost};
     use crate::pool::{CordonChoice, CreateRequest, Selector, WantedUsage, Workers};
 
     #[test]
@@ -218,7 +218,15 @@ mod tests {
         host.set_io_errors("fake0", IoErrors { errors: 7, timeouts: 2 });
         let disk = pool.usable_disks().remove(0).0;
         let findings = vec![Finding::new(HealthReason::DiskFailing, "words")];
-        let look = Look { disks: [(disk.clone(), findings)].into(), ..Look::default() };
+        let report = DiskReport {
+            temperature_celsius: Some(-3),
+            used_percent: Some(104),
+            media_errors: Some(5),
+            error_log_entries: Some(6),
+            ..DiskReport::of(Health::Passed)
+        };
+        let reports = [(disk.clone(), report)].into();
+        let look = Look { disks: [(disk.clone(), findings)].into(), reports, ..Look::default() };
         metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
         metrics.read();
         metrics.read();
@@ -235,12 +243,17 @@ mod tests {
             format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"failed\",node=\"n\"}} 7\n"),
             format!("localpool_disk_errors_total{{disk=\"{disk}\",kind=\"timed_out\",node=\"n\"}} 2\n"),
             format!("localpool_disk_erased_bytes_total{{disk=\"{disk}\",node=\"n\"}} 0\n"),
+            format!("localpool_disk_temperature_celsius{{disk=\"{disk}\",node=\"n\"}} -3\n"),
+            format!("localpool_disk_wear_percent{{disk=\"{disk}\",node=\"n\"}} 104\n"),
+            format!("localpool_disk_media_errors_total{{disk=\"{disk}\",node=\"n\"}} 5\n"),
+            format!("localpool_disk_error_log_entries_total{{disk=\"{disk}\",node=\"n\"}} 6\n"),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"size\",node=\"n\"}} {}\n", 64 << 20),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"available\",node=\"n\"}} {}\n", view.free),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"largest\",node=\"n\"}} {}\n", view.free),
         ] {
             assert!(said.contains(&line), "{line} is not in\n{said}");
         }
+        assert!(!said.contains("localpool_disk_spare_percent{"), "it does not report its spare space: {said}");
         for (name, kind) in said.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
             assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
         }

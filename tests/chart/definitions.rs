@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use regex::Regex;
+use serde_json::Value;
+
 use super::helm::{self, name, of_kind, parse};
 use super::{chart, repository};
 
@@ -50,4 +53,59 @@ fn roles_and_documents_name_every_definition_and_no_other() {
         }
     }
     assert_eq!(rules, 3, "agent, controller, CRD job");
+}
+
+/// The names of the columns that `kubectl get` prints of a definition; without `-o wide` those of priority 0.
+fn columns(definition: &Value, wide: bool) -> Vec<String> {
+    let columns = definition["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap();
+    let shown = columns.iter().filter(|column| wide || column["priority"].as_i64().unwrap_or(0) == 0);
+    let names = shown.map(|column| column["name"].as_str().unwrap().to_uppercase());
+    ["NAME".to_owned()].into_iter().chain(names).collect()
+}
+
+/// What a table of `kubectl get` has wrong: its head, and cells that begin at no column.
+fn wrong_in(table: &str, wanted: &[String]) -> Vec<String> {
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default();
+    if !head.split_whitespace().eq(wanted.iter().map(String::as_str)) {
+        return vec![format!("{head}: not {wanted:?}")];
+    }
+    let cells = |line: &str| -> Vec<(usize, String)> {
+        let words = Regex::new(r"\S+(?: \S+)*").unwrap();
+        // Places are counted in characters, as a terminal does.
+        words.find_iter(line).map(|cell| (line[..cell.start()].chars().count(), cell.as_str().to_owned())).collect()
+    };
+    let places = cells(head);
+    let mut wrong = Vec::new();
+    for (at, cell) in lines.flat_map(cells) {
+        match places.iter().find(|(place, _)| *place == at).map(|(_, name)| name.as_str()) {
+            None => wrong.push(format!("{cell} is in no column")),
+            Some("CLAIM") if cell.split('/').count() != 2 => wrong.push(format!("{cell} is no NAMESPACE/NAME")),
+            Some(_) => {}
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_tables_that_documents_show_of_kubectl_get_have_the_columns_of_the_definitions() {
+    let definitions = parse(&printed());
+    let docs = repository().join("docs");
+    let folders = [docs.clone(), docs.join("runbooks")];
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let block = Regex::new(r"kubectl get (devicepools|poolvolumes)( -o wide)?(?: \|[^\n]*)?\n```\n```text\n([^`]*)```")
+        .unwrap();
+    let (mut wrong, mut tables) = (Vec::new(), 0);
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for shown in block.captures_iter(&text) {
+            let definition = definitions.iter().find(|one| one["spec"]["names"]["plural"] == shown[1]).unwrap();
+            let found = wrong_in(&shown[3], &columns(definition, shown.get(2).is_some()));
+            wrong.extend(found.into_iter().map(|what| format!("{}: {what}", page.display())));
+            tables += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    assert!(tables >= 9, "only {tables} were found");
 }

@@ -1,5 +1,7 @@
 //! Values: unknown ones are refused, each known one has an effect, and both Helms agree.
 
+use std::process::Command;
+
 use serde_json::{Map, Value};
 
 use super::helm::{self, Helm, KUBERNETES};
@@ -232,4 +234,14 @@ fn a_kubernetes_that_is_too_old_is_refused() {
         assert!(!done.status.success());
         assert!(String::from_utf8_lossy(&done.stderr).contains("kubeVersion"));
     }
+}
+
+#[test]
+fn a_lost_volume_has_five_minutes_to_come_back_unless_the_values_say_otherwise() {
+    assert_eq!(yaml("values.yaml")["controller"]["reaction"]["recoverAfter"], "5m");
+    let help = Command::new(env!("CARGO_BIN_EXE_localpool")).args(["controller", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, of_it) = help.split_once("--reaction-recover-after").unwrap();
+    let (of_it, _) = of_it.split_once("--reaction-at-once").unwrap();
+    assert!(of_it.contains("[default: 5m]"), "{of_it}");
 }

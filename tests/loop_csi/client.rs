@@ -155,6 +155,15 @@ impl Client {
         health.health_statuses
     }
 
+    /// The same, as the controller says.
+    pub async fn controller_health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
+        let request = ControllerGetVolumeHealthRequest { volume_id: id.to_owned(), ..Default::default() };
+        let answer = self.controller.controller_get_volume_health(request).await.unwrap().into_inner();
+        let health = answer.volume_health.unwrap();
+        assert_eq!(health.volume_id, id);
+        health.health_statuses
+    }
+
     /// The volumes with which something is wrong.
     pub async fn unhealthy(&mut self) -> Vec<String> {
         let request = ControllerListVolumeHealthRequest::default();

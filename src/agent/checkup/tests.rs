@@ -158,6 +158,35 @@ fn a_disk_that_answers_reads_and_ends_no_write_is_named_until_one_ends() {
 }
 
 #[test]
+fn a_stale_report_is_not_called_fresh_and_none_from_before_a_replug_counts() {
+    let mut node = node();
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    node.look();
+    assert_eq!(node.reasons("fake0"), ["DiskFailing"]);
+    let mut disks = node.checkup.pool.usable_disks().into_iter();
+    let (id, raw) = disks.find(|(_, raw)| raw.name == "fake0").expect("it is here");
+    let fresh = |node: &Node, raw: &RawDisk| node.agent.reports().fresh(raw, node.host.monotonic(), EVERY).is_some();
+    assert!(fresh(&node, &raw));
+    node.host.advance(EVERY);
+    assert!(!fresh(&node, &raw), "it is as old as it may be");
+    assert!(!fresh(&node, &RawDisk { diskseq: Some(99), ..raw }), "it is of another device");
+
+    assert!(node.board.report(&id).is_some());
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.agent.pass().expect("a look");
+    node.look();
+    assert_eq!(node.board.report(&id), None, "it is away");
+    node.host.set_health("fake0", Health::Unknown("it says nothing yet".to_owned()));
+    node.host.plug("fake0", "fake0", platter);
+    while node.checkup.pool.usable_disks().len() < 2 {
+        node.agent.pass().expect("a look");
+    }
+    node.look();
+    assert_eq!(node.reasons("fake0"), [] as [String; 0], "the old report is of the device that left");
+    assert_eq!(node.board.report(&id), None);
+}
+
+#[test]
 fn a_disk_that_is_gone_keeps_what_was_wrong_with_it_and_its_counters_begin_again() {
     let mut node = node();
     node.host.set_report("fake0", warning(DiskWarning::Unreliable));

@@ -224,6 +224,9 @@ pub struct DiskStatus {
     pub erasing: i64,
     pub volumes: i64,
     pub state: DiskState,
+    /// Since when it is in this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_since: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Why no new volumes are made on it.

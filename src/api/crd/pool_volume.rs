@@ -33,12 +33,13 @@ use crate::device::{DiskId, NodeName};
     doc = "A volume on a local disk. The driver creates and deletes this object: if you delete it by hand, nothing is \
            erased, and the driver creates it again.",
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.state"}"#,
     printcolumn = r#"{"name":"Health","type":"string","jsonPath":".status.conditions[?(@.type==\"Healthy\")].reason"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.capacity"}"#,
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
     printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".metadata.annotations.localpool\\.dev/claim"}"#,
-    printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk","priority":1}"#,
+    printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","priority":1}"#,
     printcolumn = r#"{"name":"Volume","type":"string","jsonPath":".spec.volumeName","priority":1}"#,
     printcolumn = r#"{"name":"Order","type":"string","jsonPath":".status.conditions[?(@.type==\"OrderDone\")].reason","priority":1}"#,
     printcolumn = r#"{"name":"Reaction","type":"string","jsonPath":".status.conditions[?(@.type==\"Reaction\")].reason","priority":1}"#,
@@ -149,6 +150,10 @@ pub enum Intent {
 pub struct PoolVolumeStatus {
     #[serde(default)]
     pub phase: Phase,
+    /// For people: the phase, but of a volume that is Ready `Unusable` if it cannot be used now, and `Unknown` if its agent
+    /// is silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// One word for machines, if the phase alone does not say why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]

@@ -66,7 +66,7 @@ impl Leader {
 
     /// Returns what has to be reported.
     async fn act(&self, volume: &PoolVolume, act: NodeAction) -> Result<Option<EventNote>, OperatorError> {
-        let NodeConditions { conditions, health, event } = match act {
+        let NodeConditions { conditions, health, state, event } = match act {
             NodeAction::Release => return self.give_up(volume).await,
             NodeAction::Write(written) => written,
         };
@@ -74,7 +74,8 @@ impl Leader {
         let name = volume.name_any();
         let what = format!("writing the status of PoolVolume {name}");
         let seen = json!({ "resourceVersion": volume.resource_version() });
-        let change = json!({ "metadata": seen, "status": { "conditions": conditions, "health": health } });
+        let change =
+            json!({ "metadata": seen, "status": { "conditions": conditions, "health": health, "state": state } });
         match patch_status(&api, &name, &what, change).await? {
             Write::Done(_) => Ok(event),
             Write::Changed => Ok(None),

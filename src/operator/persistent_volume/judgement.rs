@@ -28,8 +28,21 @@ pub enum Reported<'a> {
     Absent(Lasting<()>),
 }
 
+/// What a PersistentVolume promises, compared with what its volume has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromisedSize {
+    /// It holds, or only the agent can compare.
+    Fits,
+    Above(Lasting<()>),
+}
+
 /// `present` are the reasons by which it is marked now.
-pub fn judge(node: Lasting<NodeReadiness>, reported: Reported<'_>, present: &BTreeSet<HealthReason>) -> Judgement {
+pub fn judge(
+    node: Lasting<NodeReadiness>,
+    reported: Reported<'_>,
+    promise: PromisedSize,
+    present: &BTreeSet<HealthReason>,
+) -> Judgement {
     let of_node = [HealthReason::NodeNotReady, HealthReason::NodeGone];
     let of_volume = || present.iter().filter(|reason| !of_node.contains(reason)).cloned().collect();
     let (mut reasons, mut due): (BTreeSet<HealthReason>, _) = match reported {
@@ -42,6 +55,11 @@ pub fn judge(node: Lasting<NodeReadiness>, reported: Reported<'_>, present: &BTr
         Reported::Absent(Lasting::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
         Reported::Absent(Lasting::In(wait)) => (of_volume(), Some(wait)),
     };
+    match promise {
+        PromisedSize::Fits => {}
+        PromisedSize::Above(Lasting::Yes(())) => drop(reasons.insert(HealthReason::MisMatchedVolSize)),
+        PromisedSize::Above(Lasting::In(wait)) => due = due.into_iter().chain([wait]).min(),
+    }
     match node {
         Lasting::Yes(NodeReadiness::Ready) => {}
         Lasting::Yes(NodeReadiness::NotReady) => drop(reasons.insert(HealthReason::NodeNotReady)),
@@ -81,19 +99,24 @@ mod tests {
     fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
-        let judged = judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&entries), &none);
+        let judged = judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&entries), PromisedSize::Fits, &none);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
-        let judged = judge(Lasting::Yes(NodeReadiness::NotReady), Reported::Entries(&entries), &none);
-        assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
         let judged =
-            judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&[entry("CapacityAboveDevice")]), &none);
+            judge(Lasting::Yes(NodeReadiness::NotReady), Reported::Entries(&entries), PromisedSize::Fits, &none);
+        assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
+        let judged = judge(
+            Lasting::Yes(NodeReadiness::Ready),
+            Reported::Entries(&[entry("CapacityAboveDevice")]),
+            PromisedSize::Fits,
+            &none,
+        );
         assert_eq!(words(&judged), ["MisMatchedVolSize"]);
     }
 
     #[test]
     fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
         let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
-        let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, &present)).join(" ");
+        let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, PromisedSize::Fits, &present)).join(" ");
         assert_eq!(judged(NodeReadiness::Ready), "NotMountPoint");
         assert_eq!(judged(NodeReadiness::NotReady), "NotMountPoint NodeNotReady");
         assert_eq!(judged(NodeReadiness::Gone), "NotMountPoint NodeGone");
@@ -102,7 +125,8 @@ mod tests {
     #[test]
     fn a_node_that_has_just_changed_neither_marks_nor_unmarks() {
         for (present, expected) in [(vec![], vec![]), (vec![HealthReason::NodeNotReady], vec!["NodeNotReady"])] {
-            let judged = judge(Lasting::In(WAIT), Reported::Entries(&[]), &present.into_iter().collect());
+            let judged =
+                judge(Lasting::In(WAIT), Reported::Entries(&[]), PromisedSize::Fits, &present.into_iter().collect());
             assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
         }
     }
@@ -110,9 +134,21 @@ mod tests {
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
         let (ready, present) = (Lasting::Yes(NodeReadiness::Ready), [HealthReason::DiskMissing].into());
-        let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), &present);
+        let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), PromisedSize::Fits, &present);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
-        let judged = judge(ready, Reported::Absent(Lasting::Yes(())), &present);
+        let judged = judge(ready, Reported::Absent(Lasting::Yes(())), PromisedSize::Fits, &present);
         assert_eq!((words(&judged), judged.due), (vec!["VolumeMissing"], None));
+    }
+
+    #[test]
+    fn one_that_has_promised_too_much_for_a_while_is_marked_and_unmarked_when_it_fits() {
+        let ready = Lasting::Yes(NodeReadiness::Ready);
+        let judged = |promise| {
+            let judged = judge(ready, Reported::Entries(&[]), promise, &BTreeSet::new());
+            (words(&judged).join(" "), judged.due)
+        };
+        assert_eq!(judged(PromisedSize::Fits), (String::new(), None));
+        assert_eq!(judged(PromisedSize::Above(Lasting::In(WAIT))), (String::new(), Some(WAIT)), "it may be growing");
+        assert_eq!(judged(PromisedSize::Above(Lasting::Yes(()))), ("MisMatchedVolSize".to_owned(), None));
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
-use super::judgement::{Judgement, Reported, judge};
+use super::judgement::{Judgement, PromisedSize, Reported, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
@@ -42,7 +42,8 @@ pub struct MarkPlan {
     pub unwatched: i64,
     /// What is done about PoolVolumes.
     pub volumes: VolumePlan,
-    /// How many local PersistentVolumes of other provisioners each reason holds for.
+    /// How many local PersistentVolumes of other provisioners each reason holds for, and how many of this driver promise
+    /// more than their volume has: their PoolVolumes do not say so.
     pub marked: BTreeMap<HealthReason, i64>,
     /// After this time there may be more, even if nothing changes.
     pub due: Option<SignedDuration>,
@@ -53,6 +54,8 @@ pub struct MarkPlan {
 pub struct Planner {
     nodes: Steady<NodeName, NodeReadiness>,
     absent: Steady<VolumeId, ()>,
+    /// Those whose PersistentVolume promises more than they have.
+    above: Steady<VolumeId, ()>,
     volumes: VolumePlanner,
     reserve: ReservePolicy,
 }
@@ -62,7 +65,7 @@ impl Planner {
     /// times that.
     pub fn new(grace: SignedDuration, reserve: ReservePolicy) -> Self {
         let volumes = VolumePlanner::new(grace * 10);
-        Self { nodes: Steady::new(grace), absent: Steady::new(grace), volumes, reserve }
+        Self { nodes: Steady::new(grace), absent: Steady::new(grace), above: Steady::new(grace), volumes, reserve }
     }
 
     pub fn plan(&mut self, view: &View, now: Now) -> MarkPlan {
@@ -70,7 +73,8 @@ impl Planner {
         let by_name = view.nodes_by_name();
         let pools = view.pools_by_node();
         let mut lists: BTreeMap<NodeName, Vec<WatchedVolume>> = BTreeMap::new();
-        let (mut plan, mut homes, mut absent) = (MarkPlan::default(), BTreeSet::new(), BTreeSet::new());
+        let (mut plan, mut homes) = (MarkPlan::default(), BTreeSet::new());
+        let (mut absent, mut above) = (BTreeSet::new(), BTreeSet::new());
         for persistent in &view.persistent {
             let Some(backing) = object::backing(persistent) else { continue };
             let volume = match &backing {
@@ -94,9 +98,19 @@ impl Planner {
                     of_path(persistent, pool)
                 }),
             };
+            let promise = match (&backing, volume) {
+                (Backing::Volume(id), Some(volume)) if is_above(persistent, volume) => {
+                    above.insert(*id);
+                    PromisedSize::Above(self.above.look(id, (), SignedDuration::ZERO, now.monotonic))
+                }
+                _ => PromisedSize::Fits,
+            };
             homes.insert(home);
-            let judgement = judge(node, reported, &marks::present(persistent.annotations()));
+            let judgement = judge(node, reported, promise, &marks::present(persistent.annotations()));
             plan.take(persistent, &backing, &judgement, now.wall);
+            if promise == PromisedSize::Above(Lasting::Yes(())) {
+                *plan.marked.entry(HealthReason::MisMatchedVolSize).or_default() += 1;
+            }
             if matches!(backing, Backing::Path(_)) {
                 for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
                     *plan.marked.entry(reason.clone()).or_default() += 1;
@@ -117,6 +131,7 @@ impl Planner {
         plan.due = plan.due.into_iter().chain(plan.volumes.due).min();
         self.nodes.keep(|node| homes.contains(node));
         self.absent.keep(|id| absent.contains(id));
+        self.above.keep(|id| above.contains(id));
         plan
     }
 
@@ -139,6 +154,12 @@ impl MarkPlan {
 
 fn of_status(volume: &PoolVolume) -> Reported<'_> {
     volume.status.as_ref().map_or(Reported::NotYet, |status| Reported::Entries(&status.health))
+}
+
+/// Whether a PersistentVolume of this driver promises more than its volume has, as one that a person made by hand may.
+fn is_above(persistent: &PersistentVolume, volume: &PoolVolume) -> bool {
+    let size = volume.status.as_ref().and_then(|status| status.size);
+    size.is_some_and(|size| watch_list::promised(persistent) > size)
 }
 
 /// What the agent found at the path of a PersistentVolume.

@@ -43,9 +43,6 @@ impl WatchList {
 pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> WatchedVolume {
     let (name, uid) = (volume.name_any(), volume.uid().unwrap_or_default());
     let spec = volume.spec.as_ref();
-    let capacity = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
-    // One that cannot be understood promises nothing.
-    let capacity = capacity.and_then(|text| quantity::parse(&text.0).ok()).unwrap_or(0);
     let is_block = spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block");
     let listed = pool.spec.persistent_volumes.iter().find(|known| known.uid == uid).map(|known| known.mount_point);
     let seen = pool.status.iter().flat_map(|status| &status.persistent_volumes);
@@ -57,10 +54,16 @@ pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> Watche
         name,
         uid,
         path: path.to_owned(),
-        capacity: signed(capacity),
+        capacity: promised(volume),
         volume_mode: if is_block { VolumeMode::Block } else { VolumeMode::Filesystem },
         mount_point: listed.unwrap_or(is_marked) || seen || always,
     }
+}
+
+/// How many bytes it promises. One that cannot be understood promises nothing.
+pub fn promised(volume: &PersistentVolume) -> i64 {
+    let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    signed(capacity.and_then(|text| quantity::parse(&text.0).ok()).unwrap_or(0))
 }
 
 #[cfg(test)]

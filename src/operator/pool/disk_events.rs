@@ -142,6 +142,7 @@ mod tests {
             erasing: 0,
             volumes: 0,
             state: DiskState::Ready,
+            state_since: None,
             message: None,
             cordon: None,
         }

@@ -1,12 +1,21 @@
 //! What the DevicePool's status says of one disk. Pure but for the times of what is new.
 
+use std::cmp::Reverse;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
+
 use crate::api::crd::{DiskState, DiskStatus};
 use crate::device::label::Layout;
-use crate::health::Condition;
-use crate::operator::{bytes::signed, health};
+use crate::health::{Condition, HEALTHY, HealthReason};
+use crate::operator::{bytes::signed, condition::condition, health};
 use crate::pool::{CORDONED, DiskView, FAILING, Standing};
 
-/// The status of a disk. What is wrong with it keeps its time from `before`, the disks of the status until now.
+/// Type of the condition of a DevicePool that says whether all of its disks are healthy.
+const DISKS_HEALTHY: &str = "DisksHealthy";
+/// So many disks it names: its message stays the same size whatever happens to a shelf.
+const MOST_NAMED: usize = 8;
+
+/// The status of a disk. The state, and what is wrong with it, keep their times from `before`, the disks of the status until now.
 pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
     let DiskView {
         id,
@@ -29,6 +38,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
     let (state, message) = state(view);
     let known = before.iter().find(|disk| disk.id == *id);
     let earlier = known.map(|disk| disk.health.clone()).unwrap_or_default();
+    let unchanged = known.filter(|disk| disk.state == state);
     let layout = match layout {
         Layout::Whole {} => "Whole",
         Layout::Slots { .. } => "Slots",
@@ -46,10 +56,28 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         erasing: signed(*erasing),
         volumes: signed(*volumes),
         state,
+        // An agent of an earlier version wrote none.
+        state_since: unchanged.and_then(|disk| disk.state_since.clone()).or_else(|| Some(health::now())),
         message,
         cordon: cordon.as_ref().map(ToString::to_string),
         health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
     }
+}
+
+/// Whether all disks are healthy: the worst reason, and the disks.
+pub fn disks_healthy(before: &[KubeCondition], disks: &[DiskStatus]) -> KubeCondition {
+    let worst = |disk: &DiskStatus| disk.health.first().map(|entry| HealthReason::from(entry.reason.clone()));
+    let mut sick: Vec<(HealthReason, &DiskStatus)> =
+        disks.iter().filter_map(|disk| Some((worst(disk)?, disk))).collect();
+    sick.sort_by_key(|(reason, disk)| (Reverse(reason.severity()), reason.clone(), disk.id.clone()));
+    let Some((reason, _)) = sick.first() else {
+        return condition(before, DISKS_HEALTHY, true, HEALTHY, "nothing is wrong with any disk", None);
+    };
+    let mut named: Vec<String> =
+        sick.iter().take(MOST_NAMED).map(|(reason, disk)| format!("{} {reason}", disk.id)).collect();
+    named.extend(sick.len().checked_sub(MOST_NAMED + 1).map(|more| format!("and {} more", more + 1)));
+    let words = format!("{} of {} disks: {}", sick.len(), disks.len(), named.join(", "));
+    condition(before, DISKS_HEALTHY, false, reason.word(), words, None)
 }
 
 /// Whether the disk can be used, and what a person should know.
@@ -104,6 +132,55 @@ mod tests {
             volumes: None,
             unseen: BTreeSet::new(),
         }
+    }
+
+    fn standing(standing: Standing) -> DiskView {
+        DiskView { standing, ..DiskView::absent(DiskId::named("gpt-1"), known()) }
+    }
+
+    #[test]
+    fn the_time_of_a_state_moves_only_with_the_state_and_a_restart_keeps_it() {
+        let long_ago = Some(Time(Timestamp::UNIX_EPOCH));
+        let of = |view: &DiskView, before: &[DiskStatus]| disk_status(view, &Condition::default(), before);
+        let first = of(&standing(Standing::Ready), &[]);
+        assert!(first.state_since.as_ref().is_some_and(|since| since.0.subsec_nanosecond() == 0), "{first:?}");
+        let written = [DiskStatus { state_since: long_ago.clone(), ..first.clone() }];
+        let sick = Condition::of(vec![Finding::new(HealthReason::DiskFailing, "words")]);
+        assert_eq!(disk_status(&standing(Standing::Ready), &sick, &written).state_since, long_ago);
+        let missing = of(&standing(Standing::Missing), &written);
+        assert!(missing.state_since > long_ago, "{missing:?}");
+        let by_an_earlier_version = [DiskStatus { state_since: None, ..first }];
+        assert!(of(&standing(Standing::Ready), &by_an_earlier_version).state_since.is_some());
+    }
+
+    #[test]
+    fn a_pool_says_the_worst_of_its_disks_and_names_a_few_of_them() {
+        let disk = |id: &str, reasons: &[HealthReason]| {
+            let all = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
+            let view = DiskView::absent(DiskId::named(id), known());
+            DiskStatus { state: DiskState::Ready, ..disk_status(&view, &Condition::of(all), &[]) }
+        };
+        let word =
+            |condition: &KubeCondition| (condition.status.clone(), condition.reason.clone(), condition.message.clone());
+        let words =
+            |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+        let well = disks_healthy(&[], &[disk("gpt-1", &[])]);
+        assert_eq!(word(&well), words("True", "Healthy", "nothing is wrong with any disk"));
+        assert_eq!(word(&disks_healthy(&[], &[])).0, "True");
+        let worn = disk("gpt-1", &[HealthReason::DiskWornOut]);
+        let gone = disk("gpt-2", &[HealthReason::DiskWornOut, HealthReason::DiskMissing]);
+        let both = disks_healthy(std::slice::from_ref(&well), &[worn, gone, disk("gpt-3", &[])]);
+        let message = "2 of 3 disks: gpt-2 DiskMissing, gpt-1 DiskWornOut";
+        assert_eq!(word(&both), words("False", "DiskMissing", message));
+        let many: Vec<DiskStatus> =
+            (10..30).map(|number| disk(&format!("gpt-{number}"), &[HealthReason::DiskMissing])).collect();
+        let shelf = KubeCondition { last_transition_time: Time(Timestamp::UNIX_EPOCH), ..both };
+        let many = disks_healthy(std::slice::from_ref(&shelf), &many);
+        assert!(many.message.ends_with("gpt-17 DiskMissing, and 12 more"), "{}", many.message);
+        assert_eq!(many.last_transition_time, shelf.last_transition_time, "it was False before");
+        let nine: Vec<DiskStatus> =
+            (0..9).map(|number| disk(&number.to_string(), &[HealthReason::DiskTemperature])).collect();
+        assert!(disks_healthy(&[], &nine).message.ends_with("and 1 more"));
     }
 
     #[test]

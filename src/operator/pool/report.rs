@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::watch as channel;
 
 use super::disk_events::{DiskEvent, ReportedDisks};
-use super::disk_status::disk_status;
+use super::disk_status::{disk_status, disks_healthy};
 use super::set_offer::offer;
 use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer},
@@ -202,6 +202,7 @@ fn status(
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
     let statuses: Vec<DiskStatus> =
         disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect();
+    let healthy = disks_healthy(&before.conditions, &statuses);
     let disks_found = cordon::disks_found(&before.conditions, &config.disks, disks);
     let count = |is_so: fn(&&DiskStatus) -> bool| signed(statuses.iter().filter(is_so).count());
     DevicePoolStatus {
@@ -227,6 +228,7 @@ fn status(
             &before.conditions,
         )]
         .into_iter()
+        .chain([healthy])
         .chain(disks_found)
         .collect(),
     }

@@ -9,7 +9,7 @@ use crate::device::NodeName;
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, never_accepted};
-use crate::operator::volume::volume_health::{found, healths, is_of_node};
+use crate::operator::volume::volume_health::{found, healths, is_of_node, state};
 
 /// What happens to the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub enum NodeAction {
 pub struct NodeConditions {
     pub conditions: Vec<Condition>,
     pub health: Vec<HealthEntry>,
+    pub state: String,
     /// That a node is silent is an Event of its DevicePool, and none of each volume.
     pub event: Option<EventNote>,
 }
@@ -74,7 +75,8 @@ pub fn decide(
     let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
     let (health, healthy) = healths(status, &found(status), &conditions);
     conditions.insert(0, healthy);
-    Some(NodeAction::Write(NodeConditions { conditions, health, event }))
+    let state = state(status.phase, &health);
+    Some(NodeAction::Write(NodeConditions { conditions, health, state, event }))
 }
 
 /// If these are the same, a condition is not written again.

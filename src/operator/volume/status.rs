@@ -10,7 +10,7 @@ use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::volume::volume_health::{healths, is_reason_of_node};
+use crate::operator::volume::volume_health::{healths, is_reason_of_node, state};
 use crate::operator::{bytes::signed, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
@@ -164,7 +164,7 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
-/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for conditions of
+/// The status as it is written: with the word for people, and the conditions of others unchanged. The agent is the one writer of this status but for conditions of
 /// the leader: those of the node (`pool_volume::NODE_GONE`, `AGENT_SILENT`), which say that the Node object is gone, or
 /// that the agent does not answer, and that no PersistentVolume names the volume (`UNCLAIMED`). An agent that lives on
 /// while its Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and
@@ -173,6 +173,7 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
     status.conditions.extend(before.iter().filter(|condition| condition.type_ != HEALTHY).cloned());
+    status.state = Some(state(status.phase, &status.health));
     status
 }
 
@@ -260,6 +261,9 @@ mod tests {
         let gone = status_condition("NodeGone", "True", "NodeDeleted", "");
         let old = status_condition(HEALTHY, "True", "Fine", "");
         object.status.as_mut().expect("set").conditions = vec![old.clone(), gone];
+        let states = |status: PoolVolumeStatus| beside_others(&object, status).state.expect("said");
+        let gone_disk = PoolVolumeStatus { phase: Phase::Ready, ..missing(&object, None) };
+        assert_eq!([states(delayed(&object, "later".to_owned())), states(gone_disk)], ["Accepted", "Unusable"]);
         let kinds = |status: PoolVolumeStatus| {
             let status = beside_others(&object, status);
             status.conditions.into_iter().map(|condition| (condition.type_, condition.reason)).collect::<Vec<_>>()

@@ -6,8 +6,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
-use crate::api::crd::{HealthEntry, PoolVolumeStatus};
-use crate::health::{Condition, Finding, HealthReason};
+use crate::api::crd::{HealthEntry, Phase, PoolVolumeStatus};
+use crate::health::{Condition, Finding, HealthReason, Severity};
 use crate::operator::condition::condition;
 use crate::operator::health;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, unhealthy};
@@ -55,4 +55,42 @@ pub fn healths(
     let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
     let healthy = condition(&before.conditions, HEALTHY, now.is_healthy(), now.word(), message, None);
     (health::entries(&before.health, &now), healthy)
+}
+
+/// What `kubectl get` shows of a volume first. Its phase says how far it came, and stays Ready when its disk dies.
+pub fn state(phase: Phase, health: &[HealthEntry]) -> String {
+    let reasons = || health.iter().map(|entry| HealthReason::from(entry.reason.clone()));
+    match phase {
+        Phase::Ready if reasons().any(|reason| reason.severity() != Severity::Degraded) => "Unusable".to_owned(),
+        Phase::Ready if reasons().any(|reason| reason == HealthReason::AgentSilent) => "Unknown".to_owned(),
+        phase => format!("{phase:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::REASONS;
+
+    #[test]
+    fn nothing_that_cannot_be_used_says_ready_and_what_is_only_worse_does() {
+        let entry = |word: &str| HealthEntry {
+            reason: word.to_owned(),
+            severity: String::new(),
+            message: String::new(),
+            since: None,
+        };
+        assert_eq!(state(Phase::Ready, &[]), "Ready");
+        for row in REASONS {
+            let expected = match (row.severity, row.word) {
+                (Severity::Inaccessible | Severity::DataLoss, _) => "Unusable",
+                (Severity::Degraded, "AgentSilent") => "Unknown",
+                (Severity::Degraded, _) => "Ready",
+            };
+            assert_eq!(state(Phase::Ready, &[entry("DiskWornOut"), entry(row.word)]), expected, "{}", row.word);
+            assert_eq!(state(Phase::Deleting, &[entry(row.word)]), "Deleting");
+        }
+        assert_eq!(state(Phase::Ready, &[entry("AgentSilent"), entry("DiskMissing")]), "Unusable");
+        assert_eq!(state(Phase::Ready, &[entry("WordOfALaterVersion")]), "Unusable", "the careful reading");
+    }
 }

@@ -37,7 +37,7 @@ fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
 
         let table = space.kubectl(&["get", "poolvolumes"]).await;
         let (head, line) = columns(&table, name(&volume));
-        assert_eq!(head, ["NAME", "NODE", "PHASE", "HEALTH", "SIZE", "MODE", "CLAIM", "AGE"]);
+        assert_eq!(head, ["NAME", "NODE", "STATE", "HEALTH", "SIZE", "MODE", "CLAIM", "DISK", "AGE"]);
         assert_eq!(line[1..6], [node, "Ready", "Healthy", "64Mi", "Filesystem"], "{table}");
 
         let table = space.kubectl(&["get", "localvolumesets", "--all-namespaces"]).await;
@@ -105,7 +105,7 @@ pub(super) const NAMED_METRICS: [&str; 2] = [
 ];
 /// Metrics without a time series as long as nothing is wrong, or nothing was to be written since the controller began, or
 /// on loop devices.
-pub(super) const NONE_WHILE_WELL: [&str; 9] = [
+pub(super) const NONE_WHILE_WELL: [&str; 13] = [
     "localpool_controller_abnormal_volumes",
     "localpool_controller_marked_persistent_volumes",
     "localpool_controller_reaction_held",
@@ -113,7 +113,11 @@ pub(super) const NONE_WHILE_WELL: [&str; 9] = [
     "localpool_controller_reconciles_total",
     "localpool_controller_set_deletion_timestamp_seconds",
     "localpool_disk_errors_total",
+    "localpool_disk_media_errors_total",
+    "localpool_disk_spare_percent",
+    "localpool_disk_temperature_celsius",
     "localpool_disk_unhealthy",
+    "localpool_disk_wear_percent",
     "localpool_pool_unhealthy_disks",
 ];
 

@@ -75,6 +75,39 @@ fn a_local_volume_has_the_node_that_its_affinity_selects_by_whatever_label() {
 }
 
 #[test]
+fn a_volume_of_the_driver_that_promises_more_than_it_has_is_marked_after_the_grace_and_unmarked_when_it_fits() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let mut volume = in_phase(Phase::Ready);
+    volume.spec.node = "n".into();
+    let id: VolumeId = volume.name_any().parse().expect("an id");
+    volume.status.as_mut().expect("set").size = Some(1 << 30);
+    let view = |capacity: &str, annotations: Value| {
+        let mut persistent = PersistentVolume::clone(&own(id, "Bound"));
+        let spec = persistent.spec.as_mut().expect("set");
+        spec.capacity = serde_json::from_value(json!({"storage": capacity})).expect("a capacity");
+        persistent.metadata.annotations = serde_json::from_value(annotations).expect("annotations");
+        View {
+            persistent: vec![Arc::new(persistent)],
+            volumes: [(id, Arc::new(volume.clone()))].into(),
+            nodes: vec![node("n", "n", "True")],
+            ..View::default()
+        }
+    };
+    let mut plan = |capacity: &str, annotations: Value, seconds| {
+        let plan = planner.plan(&view(capacity, annotations), at(seconds));
+        (words(&plan), plan.due, plan.marked.values().sum::<i64>())
+    };
+    let none = || json!({});
+    assert_eq!(plan("1Gi", none(), 1000), (vec![], None, 0));
+    assert_eq!(plan("2Gi", none(), 1005), (vec![], Some(SignedDuration::from_secs(GRACE)), 0), "it may be growing");
+    let (marked, due, count) = plan("2Gi", none(), 1065);
+    assert_eq!((marked, due, count), (vec!["pvc-1: MisMatchedVolSize".to_owned()], None, 1));
+    let is_marked = || json!({"MisMatchedVolSize": "yes", "FirstMarkTime": "2026-01-01T00:01:05Z"});
+    assert_eq!(plan("2Gi", is_marked(), 1066).0, [] as [String; 0]);
+    assert_eq!(plan("1Gi", is_marked(), 1067).0, ["pvc-1: -MisMatchedVolSize"]);
+}
+
+#[test]
 fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_after_it() {
     let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
     let volume = local("v", affinity("kubernetes.io/hostname", &["n"]));
