@@ -92,7 +92,7 @@ fn what_people_and_agents_wait_for_is_not_behind_the_marks_of_a_rack() {
         (Arc::clone(&volume), VolumeChange::Conditions(Vec::new())),
         (Arc::clone(&volume), VolumeChange::CarryOut(VolumeOrder::Erase)),
     ];
-    plan.watch_lists = vec![(Arc::new(pool("n", [0; 3])), Vec::new())];
+    plan.watch_lists = vec![(Arc::new(pool("n", [0; 3])), WatchList::default())];
     let (writes, _) = Refusals::new().select(PlannedWrite::all_of(plan), PlannedWrite::key, WRITES, Duration::ZERO);
     assert!(matches!(writes[0], PlannedWrite::Volume(_, VolumeChange::CarryOut(VolumeOrder::Erase))));
     assert!(matches!(writes[1], PlannedWrite::WatchList(..)));
