@@ -120,13 +120,7 @@ impl Planner {
                 plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
             }
         }
-        for pool in &view.pools {
-            let list = WatchList::of(lists.remove(&pool.node()).unwrap_or_default());
-            plan.unwatched += list.omitted;
-            if WatchList::in_spec(pool) != list {
-                plan.watch_lists.push((Arc::clone(pool), list));
-            }
-        }
+        plan.watch(&view.pools, lists);
         plan.volumes = self.volumes.plan(view, now.monotonic);
         plan.due = plan.due.into_iter().chain(plan.volumes.due).min();
         self.nodes.keep(|node| homes.contains(node));
@@ -143,6 +137,16 @@ impl Planner {
 }
 
 impl MarkPlan {
+    fn watch(&mut self, pools: &[Arc<DevicePool>], mut lists: BTreeMap<NodeName, Vec<WatchedVolume>>) {
+        for pool in pools {
+            let list = WatchList::of(lists.remove(&pool.node()).unwrap_or_default());
+            self.unwatched += list.omitted;
+            if WatchList::in_spec(pool) != list {
+                self.watch_lists.push((Arc::clone(pool), list));
+            }
+        }
+    }
+
     fn take(&mut self, volume: &Arc<PersistentVolume>, backing: &Backing, judgement: &Judgement, wall: Timestamp) {
         self.due = self.due.into_iter().chain(judgement.due).min();
         let is_lost_by = |reason: &HealthReason| backing.is_lost_by(reason);
