@@ -1,4 +1,4 @@
-//! Writes that a device does not end, by what the kernel counts of them. Pure.
+//! WriteCounts that a device does not end, by what the kernel counts of them. Pure.
 //!
 //! A slow device ends some write, and any end counts: it is told from a device that has stopped by nothing else. A
 //! kernel before 6.3 counts a write to a mapped device as it begins, so a device that gets new ones all the time looks
@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::host::Writes;
+use crate::host::WriteCounts;
 
 /// How long no write may end while some are under way: longer than the drivers of disks take to give one up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,13 +21,13 @@ pub struct StalledWrites(Option<Stall>);
 struct Stall {
     /// Monotonic time of the first look that found these writes.
     since: Duration,
-    last: Writes,
+    last: WriteCounts,
     looks: u32,
 }
 
 impl StalledWrites {
     /// Takes in a look, and its monotonic time. Gives whether the device does not end its writes.
-    pub fn look(&mut self, writes: Option<Writes>, now: Duration) -> bool {
+    pub fn look(&mut self, writes: Option<WriteCounts>, now: Duration) -> bool {
         let under_way = writes.filter(|writes| writes.under_way > 0);
         self.0 = under_way.map(|writes| match self.0.take() {
             // Where the kernel counts what begins, fewer under way means that one has ended.
@@ -49,7 +49,7 @@ mod tests {
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [bool; N] {
         let mut stalled = StalledWrites::default();
         looks.map(|(second, under_way, counted)| {
-            stalled.look(Some(Writes { under_way, counted }), Duration::from_secs(second))
+            stalled.look(Some(WriteCounts { under_way, counted }), Duration::from_secs(second))
         })
     }
 

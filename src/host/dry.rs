@@ -16,7 +16,7 @@ use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, Parti
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors, Writes};
+use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::port::{
     Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
     TargetKind,
@@ -78,7 +78,7 @@ impl Host for DryHost {
         self.real.io_errors(disk)
     }
 
-    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+    fn writes(&self, disk: &RawDisk) -> Option<WriteCounts> {
         self.real.writes(disk)
     }
 

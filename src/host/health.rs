@@ -77,9 +77,9 @@ pub struct IoErrors {
     pub timeouts: u64,
 }
 
-/// Writes to a device, as the kernel counts them.
+/// WriteCounts to a device, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Writes {
+pub struct WriteCounts {
     /// They have begun and not ended.
     pub under_way: u64,
     /// Those that have ended since it found the device; for a mapped one before Linux 6.3, those that have begun.

@@ -75,7 +75,7 @@ pub use extent::Extent;
 pub use file_watch::FileWatch;
 pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
 pub use filesystem_state::FilesystemState;
-pub use health::{DiskReport, DiskWarning, Health, IoErrors, Writes};
+pub use health::{DiskReport, DiskWarning, Health, IoErrors, WriteCounts};
 
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;

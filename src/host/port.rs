@@ -9,7 +9,7 @@ use super::array_state::ArrayState;
 use super::block::Disk;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, IoErrors, Writes};
+use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
@@ -31,7 +31,7 @@ pub trait Host: Send + Sync + 'static {
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
 
     /// What the kernel counts of the writes to a disk; `None` if it does not count them. Opens no device.
-    fn writes(&self, _disk: &RawDisk) -> Option<Writes> {
+    fn writes(&self, _disk: &RawDisk) -> Option<WriteCounts> {
         None
     }
 
@@ -45,7 +45,7 @@ pub trait Host: Send + Sync + 'static {
         None
     }
 
-    /// Turns that light on or off, and says how it is then. Writes to nothing else.
+    /// Turns that light on or off, and says how it is then. WriteCounts to nothing else.
     fn set_slot_light(&self, disk: &RawDisk, _lit: Lit) -> Result<SlotLight, HostError> {
         Err(HostError::Unsupported { what: format!("the slot of {} has no light", disk.path.display()) })
     }

@@ -9,7 +9,7 @@ use super::disk::RealDisk;
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
-use super::health::{DiskReport, IoErrors, Writes};
+use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::mount::RealMounts;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Probe, RawDisk};
@@ -91,7 +91,7 @@ impl Host for RealHost {
         sysfs::io_errors(&self.roots, disk)
     }
 
-    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+    fn writes(&self, disk: &RawDisk) -> Option<WriteCounts> {
         sysfs::writes(&self.roots, disk)
     }
 

@@ -18,7 +18,7 @@ use disk::Reader;
 use identity::NumaNodes;
 
 use super::error::HostError;
-use super::health::{IoErrors, Writes};
+use super::health::{IoErrors, WriteCounts};
 use super::in_use;
 use super::links::DevTree;
 use super::natural_order::natural_order;
@@ -50,7 +50,7 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
 }
 
 /// See [`Host::writes`](super::port::Host::writes).
-pub fn writes(roots: &Roots, disk: &RawDisk) -> Option<Writes> {
+pub fn writes(roots: &Roots, disk: &RawDisk) -> Option<WriteCounts> {
     writes::read(&roots.sys.join("block"), disk)
 }
 

@@ -3,7 +3,9 @@ use crate::agent::Reconciler;
 use crate::claim::{Rule, sample};
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess, Writes};
+use crate::host::{
+    ArrayState, DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors, TargetAccess, WriteCounts,
+};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
@@ -148,7 +150,7 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
 fn a_disk_that_answers_reads_and_ends_no_write_is_named_until_one_ends() {
     let mut node = node();
     let mut look = |counted| {
-        node.host.set_writes("fake0", Writes { under_way: 2, counted });
+        node.host.set_writes("fake0", WriteCounts { under_way: 2, counted });
         node.host.advance(EVERY);
         node.look();
         node.reasons("fake0")

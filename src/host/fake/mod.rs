@@ -29,7 +29,7 @@ use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
-use super::health::{DiskReport, Health, IoErrors, Writes};
+use super::health::{DiskReport, Health, IoErrors, WriteCounts};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::slot_light::{Lit, SlotLight};
@@ -46,7 +46,7 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
-    writes: Mutex<BTreeMap<KernelName, Writes>>,
+    writes: Mutex<BTreeMap<KernelName, WriteCounts>>,
     arrays: Mutex<BTreeMap<KernelName, Vec<ArrayState>>>,
     lights: Mutex<BTreeMap<KernelName, Lit>>,
     asked: AtomicUsize,
@@ -141,7 +141,7 @@ impl FakeHost {
     }
 
     /// What the kernel has counted of a disk. Nothing, until this is called.
-    pub fn set_writes(&self, name: &str, counted: Writes) {
+    pub fn set_writes(&self, name: &str, counted: WriteCounts) {
         locked(&self.writes).insert(name.into(), counted);
     }
 
@@ -262,7 +262,7 @@ impl Host for FakeHost {
         locked(&self.io_errors).get(&disk.name).copied()
     }
 
-    fn writes(&self, disk: &RawDisk) -> Option<Writes> {
+    fn writes(&self, disk: &RawDisk) -> Option<WriteCounts> {
         locked(&self.writes).get(&disk.name).copied()
     }
 

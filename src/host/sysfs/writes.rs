@@ -1,11 +1,11 @@
 //! The kernel's counters of writes to a device.
 //!
-//! Takes in a scanned device, gives out [`Writes`]. Reads sysfs only.
+//! Takes in a scanned device, gives out [`WriteCounts`]. Reads sysfs only.
 
 use std::path::Path;
 
 use super::io_errors::folder;
-use crate::host::health::Writes;
+use crate::host::health::WriteCounts;
 use crate::host::raw::RawDisk;
 
 /// Fields of `stat`: writes, and discards, which `inflight` has among the writes. Kernels before 4.18 count no discards.
@@ -13,14 +13,14 @@ const WRITES: usize = 4;
 const DISCARDS: usize = 11;
 
 /// `block` is /sys/block. `None` as well if the device has gone, or another one has its name.
-pub(super) fn read(block: &Path, disk: &RawDisk) -> Option<Writes> {
+pub(super) fn read(block: &Path, disk: &RawDisk) -> Option<WriteCounts> {
     let node = folder(block, disk)?;
     let numbers = |attribute: &str| -> Option<Vec<u64>> {
         node.text(attribute)?.split_whitespace().map(|number| number.parse().ok()).collect()
     };
     let (under_way, counted) = (numbers("inflight")?, numbers("stat")?);
     let counted = counted.get(WRITES)?.saturating_add(*counted.get(DISCARDS).unwrap_or(&0));
-    Some(Writes { under_way: *under_way.get(1)?, counted })
+    Some(WriteCounts { under_way: *under_way.get(1)?, counted })
 }
 
 #[cfg(test)]
@@ -43,10 +43,10 @@ mod tests {
         let raw = RawDisk::named("dm-3".into(), "/dev/dm-3".into(), devno, DeviceKind::Disk);
         let disk = RawDisk { diskseq: Some(7), ..raw };
         let counted = |disk: &RawDisk| read(machine.path(), disk);
-        assert_eq!(counted(&disk), Some(Writes { under_way: 2, counted: 35 }));
+        assert_eq!(counted(&disk), Some(WriteCounts { under_way: 2, counted: 35 }));
         assert_eq!(counted(&RawDisk { diskseq: Some(8), ..disk.clone() }), None, "another device has its name");
         write("stat", "  90 0 720 4 30 0 240 8 2 40 12\n");
-        assert_eq!(counted(&disk), Some(Writes { under_way: 2, counted: 30 }), "an old kernel");
+        assert_eq!(counted(&disk), Some(WriteCounts { under_way: 2, counted: 30 }), "an old kernel");
         for (file, text) in [("stat", "90 0\n"), ("stat", "many\n"), ("inflight", "1\n"), ("inflight", "")] {
             let was = fs::read_to_string(node.join(file)).unwrap();
             write(file, text);
