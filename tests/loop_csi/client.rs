@@ -146,7 +146,6 @@ impl Client {
         self.node.node_get_volume_stats(request).await.map(Response::into_inner)
     }
 
-    /// Id and condition of every volume that is listed.
     /// What is wrong with a volume, as its node says.
     pub async fn node_health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
         let request = NodeGetVolumeHealthRequest { volume_id: id.to_owned(), ..Default::default() };
@@ -165,12 +164,12 @@ impl Client {
     }
 
     /// The volumes with which something is wrong.
-    pub async fn unhealthy(&mut self) -> Vec<String> {
+    pub async fn unhealthy(&mut self) -> Vec<VolumeHealth> {
         let request = ControllerListVolumeHealthRequest::default();
-        let listed = self.controller.controller_list_volume_health(request).await.unwrap().into_inner();
-        listed.entries.into_iter().map(|health| health.volume_id).collect()
+        self.controller.controller_list_volume_health(request).await.unwrap().into_inner().entries
     }
 
+    /// Id and condition of every volume that is listed.
     pub async fn list(&mut self) -> Vec<(String, VolumeCondition)> {
         let listed = self.controller.list_volumes(ListVolumesRequest::default()).await.unwrap().into_inner();
         let entry = |entry: list_volumes_response::Entry| {

@@ -87,9 +87,19 @@ impl Csi {
         self.0.node.node_get_volume_stats(request).await.map(|answer| answer.into_inner())
     }
 
-    /// What is wrong with a volume.
-    pub async fn health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
-        self.0.node_health(id).await
+    /// Its condition, as the controller says.
+    pub async fn get(&mut self, id: &str) -> Result<VolumeCondition, Status> {
+        Ok(self.0.get(id).await?.status.unwrap().volume_condition.unwrap())
+    }
+
+    /// What is wrong with a volume, as its node says and as the controller says.
+    pub async fn health(&mut self, id: &str) -> [Vec<VolumeHealthEntry>; 2] {
+        [self.0.node_health(id).await, self.0.controller_health(id).await]
+    }
+
+    /// What is wrong with each volume that is not healthy.
+    pub async fn unhealthy(&mut self) -> HashMap<String, Vec<VolumeHealthEntry>> {
+        self.0.unhealthy().await.into_iter().map(|health| (health.volume_id, health.health_statuses)).collect()
     }
 
     /// The reasons for which a disk of the node is not healthy.

@@ -16,6 +16,11 @@ pub const MIN_AGE: Duration = Duration::from_secs(5);
 /// The limit for whatever happens by itself, in a guest that is emulated.
 pub const SOON: Duration = Duration::from_secs(300);
 
+/// From an event that makes a checkup due until all faces show its news, by the guest's clock.
+pub const AT_ONCE: Duration = Duration::from_secs(10);
+/// Where its metrics are, in the guest.
+pub const HTTP: &str = "127.0.0.1:9808";
+
 /// Sets that divide the disks of the cases by what they are, and one for each disk that belongs to one check.
 const SETS: &str = "
 nvme|models: [NVMe]\\n    maxSize: 900Mi|layout: Whole
@@ -39,11 +44,12 @@ second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [
 ";
 
 /// A LocalVolume names what no set can select: mapped devices, each with a class of its own.
-const NAMED: [(&str, &str); 4] = [
+const NAMED: [(&str, &str); 5] = [
     ("third-tenant", "tenantvg-data"),
     ("failing-ext4", "failing-ext4"),
     ("failing-xfs", "failing-xfs"),
     ("failing-btrfs", "failing-btrfs"),
+    ("failing-array", "failing_array-data"),
 ];
 
 impl Bench {
@@ -55,7 +61,7 @@ impl Bench {
             "systemctl is-active --quiet {unit} && exit
              mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
              systemd-run --quiet --collect --unit={unit} --property=StandardError=append:/var/log/localpool \\
-                 /opt/localpool standalone --node-name guest --device-min-age {}s",
+                 /opt/localpool standalone --node-name guest --device-min-age {}s --http {HTTP}",
             MIN_AGE.as_secs()
         ));
         self.eventually("the driver answers", |bench| {

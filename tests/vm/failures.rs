@@ -4,24 +4,26 @@
 mod groups;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use localpool_testing::found;
 
-use self::groups::{Act, Failure, Group, LVM, MAPPED, Repair, Seen, disks, groups};
+use self::groups::{ARRAY, Act, Failure, Group, LVM, MAPPED, MEMBERS, Repair, Seen, below, groups, pooled};
 use crate::bench::Bench;
 use crate::csi::{Use, staging, target};
-use crate::driver::SOON;
+use crate::driver::{AT_ONCE, SOON};
 use crate::faces::{self, Others};
 use crate::guest::LIMIT;
 use crate::hotplug::await_ours;
 use crate::report::Report;
-use crate::volumes::Volume;
+use crate::volumes::{Volume, WantedVolume};
 
 /// A disk that does not fail; its set has the same name.
 const WELL: &str = "hot-virtio";
 /// How long there is no checkup without an event.
-const BY_TIME: Duration = Duration::from_secs(60);
+const A_MINUTE: Duration = Duration::from_secs(60);
+/// Any mount of the node makes a checkup due.
+const EVENT: &str = "mount -t tmpfs next /mnt; umount /mnt";
 
 /// What the scripts share: a user that writes and does not give up, and another mapping of a logical volume.
 const SHARED: &str = r#"
@@ -52,8 +54,8 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     // mkfs.btrfs looks at all devices of the node, and would wait for this one of another case.
     let frozen = |bench: &mut Bench, verb| drop(bench.guest.try_run(&format!("dmsetup {verb} frozen"), LIMIT));
     frozen(bench, "resume");
-    let disks = disks();
-    for disk in &disks {
+    let (pooled, below) = (pooled(), below());
+    for disk in pooled.iter().chain(&below) {
         bench.guest.add_drive(disk);
         bench.guest.plug(disk);
     }
@@ -66,39 +68,49 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
             let _ = catch_unwind(AssertUnwindSafe(|| act(bench, volume, class, ends)));
         }
         bench.csi(async |csi| {
-            for Volume { id, .. } in &volumes {
-                let _ = csi.unpublish(id).await;
-                let _ = csi.unstage(id).await;
-                let _ = csi.delete(id).await;
-            }
+            let remove = |Volume { id, .. }: &Volume| {
+                let (mut csi, id) = (csi.clone(), id.clone());
+                async move {
+                    let _ = csi.unpublish(&id).await;
+                    let _ = csi.unstage(&id).await;
+                    let _ = csi.delete(&id).await;
+                }
+            };
+            futures::future::join_all(volumes.iter().map(remove)).await;
         });
     }
     unmap(bench);
-    let (lvm, pooled) = disks.split_last().expect("it is the last");
     pooled.iter().for_each(|disk| bench.take_out(disk));
-    bench.guest.unplug(lvm);
-    bench.guest.remove_drive(lvm);
+    for disk in &below {
+        bench.guest.unplug(disk);
+        bench.guest.remove_drive(disk);
+    }
     frozen(bench, "suspend");
 }
 
 fn fail(bench: &mut Bench, group: &Group, volumes: &mut Vec<Volume>) {
-    let Group { failures, seen, repair, .. } = group;
+    let Group { failures, seen, gone, repair, .. } = group;
     await_ours(bench, WELL);
-    for (at, Failure { class, usage, .. }) in failures.iter().enumerate() {
-        await_class(bench, class, *usage);
-        volumes.push(bench.volume(&format!("{at} of {}", group.name), class, least(*usage), *usage));
-    }
-    volumes.push(bench.volume("failing-not", WELL, 32, Use::Ext4));
+    failures.iter().for_each(|Failure { class, usage, .. }| await_class(bench, class, *usage));
+    let names: Vec<String> = (0..failures.len()).map(|at| format!("{at} of {}", group.name)).collect();
+    let failing = names.iter().zip(failures).map(|(name, Failure { class, usage, .. })| {
+        let wanted: WantedVolume<'_> = (name, class, least(*usage), *usage);
+        wanted
+    });
+    let wanted: Vec<_> = failing.chain([("failing-not", WELL, 32, Use::Ext4)]).collect();
+    *volumes = bench.volumes(&wanted);
     let (well, failing) = volumes.split_last().expect("it was made last");
-    let scene = Scene { seen: *seen, failing, well, others: faces::others(bench, volumes) };
+    let scene = Scene { failing, well, others: faces::others(bench, volumes) };
     let each = |reasons: fn(&Failure) -> &'static [&'static str]| failures.iter().map(reasons).collect::<Vec<_>>();
     scene.await_reasons(bench, &each(|_| &[]));
     for (volume, failure) in failing.iter().zip(failures) {
         act(bench, volume, failure.class, &failure.begins);
     }
-    let begun = Instant::now();
-    scene.await_reasons(bench, &each(|failure| failure.reasons));
-    let failed = Instant::now();
+    for (volume, Failure { class, shows, .. }) in failing.iter().zip(failures) {
+        let wait = format!("until {shows}; do sleep 0.2; done 2>/dev/null");
+        bench.guest.run(&in_guest(&volume.id, class, &wait));
+    }
+    scene.await_in_time(bench, *seen, "on every face", &each(|failure| failure.reasons));
     for (volume, failure) in failing.iter().zip(failures) {
         act(bench, volume, failure.class, &failure.ends);
     }
@@ -106,15 +118,7 @@ fn fail(bench: &mut Bench, group: &Group, volumes: &mut Vec<Volume>) {
         failing.iter().for_each(|volume| bench.put_away(volume));
         failing.iter().for_each(|volume| bench.use_again(volume));
     }
-    let ended = Instant::now();
-    scene.await_reasons(bench, &each(|failure| failure.held));
-    let [failed_after, gone_after] = [failed - begun, ended.elapsed()].map(|time| time.as_secs_f64());
-    println!(
-        "    all on every face {failed_after:.1} s after the last failure, and gone {gone_after:.1} s after the last repair"
-    );
-    if *seen == Seen::ByEvent {
-        assert!(failed.elapsed() < BY_TIME, "one of two checkups in a minute was due by an event");
-    }
+    scene.await_in_time(bench, *gone, "gone", &each(|failure| failure.held));
     volumes.iter().for_each(|volume| bench.has_its_data(volume));
 }
 
@@ -138,32 +142,44 @@ fn in_guest(id: &str, class: &str, script: &str) -> String {
 
 /// The volumes of a group, and what is wrong beside them.
 struct Scene<'a> {
-    seen: Seen,
     failing: &'a [Volume],
     well: &'a Volume,
-    /// What `localpool health` prints of all else.
     others: Others,
 }
 
 impl Scene<'_> {
-    /// Waits until each failing volume, and its disk, has exactly these reasons on every face, and nothing else has new
-    /// ones; and writes to the volume that is well.
-    fn await_reasons(&self, bench: &mut Bench, wanted: &[&[&str]]) {
-        let look = || {
-            if self.seen == Seen::AtNextCheckup {
-                // Any mount of the node makes the next checkup due at once.
-                bench.guest.run("mount -t tmpfs next /mnt; umount /mnt");
+    /// What has just happened must be on all faces in its time.
+    fn await_in_time(&self, bench: &mut Bench, seen: Seen, how: &str, wanted: &[&[&str]]) {
+        let happened = faces::now(bench);
+        let limit = match seen {
+            Seen::ByEvent => AT_ONCE,
+            Seen::ByTime => A_MINUTE + AT_ONCE,
+            Seen::AtNextCheckup => {
+                bench.guest.run(EVENT);
+                AT_ONCE
             }
-            let failing = self.failing.iter().zip(wanted.iter().copied());
-            let all: Vec<_> = failing.chain([(self.well, &[][..])]).collect();
-            faces::show(bench, &all, &self.others)
+            Seen::AfterSilence(seconds) => {
+                let half = f64::from(seconds) / 2.0;
+                bench.guest.run(&format!("{EVENT}; sleep {half}; {EVENT}; sleep {half}; {EVENT}"));
+                Duration::from_secs(seconds.into()) + AT_ONCE
+            }
         };
-        if let Err(why) = found(SOON, Duration::from_millis(500), look) {
-            panic!("not within {SOON:?}: {why}");
-        }
+        let took = self.await_reasons(bench, wanted).saturating_sub(happened);
+        println!("    {how} after {:.1} s, of {} s", took.as_secs_f64(), limit.as_secs());
+        assert!(took <= limit, "{how} only after {took:?}, not within {limit:?}");
+    }
+
+    /// Waits until each failing volume, and its disk, has exactly these reasons on every face, and nothing else has new
+    /// ones; says when; and writes to the volume that is well.
+    fn await_reasons(&self, bench: &mut Bench, wanted: &[&[&str]]) -> Duration {
+        let failing = self.failing.iter().zip(wanted.iter().copied());
+        let all: Vec<_> = failing.chain([(self.well, &[][..])]).collect();
+        let shown = found(SOON, Duration::from_millis(200), || faces::show(bench, &all, &self.others));
+        let at = shown.unwrap_or_else(|why| panic!("not within {SOON:?}: {why}"));
         let target = target(&self.well.id);
         let write = format!("timeout 60 dd if=/dev/urandom of={target}/other bs=64k count=4 conv=fsync status=none");
         bench.guest.run(&write);
+        at
     }
 }
 
@@ -177,8 +193,14 @@ fn await_class(bench: &mut Bench, class: &str, usage: Use) {
     });
 }
 
-/// Makes the logical volumes.
+/// Makes the array and the logical volumes.
 fn map(bench: &mut Bench) {
+    let [one, other] = MEMBERS;
+    bench.guest.run(&format!(
+        "mdadm --quiet --create /dev/md/{ARRAY} --metadata=1.2 --level=1 --raid-devices=2 --bitmap=internal \\
+             --assume-clean --run $(disk {one}) $(disk {other})
+         vgcreate --quiet failing_array /dev/md/{ARRAY}; lvcreate --quiet --yes --extents 100%FREE --name data failing_array"
+    ));
     bench.guest.run(&format!(
         "D=$(disk {LVM}); pvcreate --quiet $D; vgcreate --quiet failing $D
          for name in ext4 xfs btrfs; do
@@ -189,11 +211,15 @@ fn map(bench: &mut Bench) {
 }
 
 fn unmap(bench: &mut Bench) {
-    let mapped = MAPPED.map(|(class, _)| format!("readlink -f /dev/mapper/{class}"));
-    let nodes = crate::verdicts::printed(bench, &mapped);
+    let mapped = MAPPED.iter().map(|(class, _)| format!("readlink -f /dev/mapper/{class}"));
+    let made: Vec<String> = mapped.chain(["readlink -f /dev/mapper/failing_array-data".to_owned()]).collect();
+    let nodes = crate::verdicts::printed(bench, &made);
     let devices = bench.by_path();
     for id in nodes.iter().filter_map(|node| devices.get(node)?["diskId"].as_str()) {
         bench.release(id);
     }
-    let _ = bench.guest.try_run("vgremove --quiet --yes --force failing", LIMIT);
+    let _ = bench.guest.try_run("vgremove --quiet --yes --force failing failing_array", LIMIT);
+    let [one, other] = MEMBERS;
+    let end = format!("mdadm --stop /dev/md/{ARRAY}; mdadm --zero-superblock $(disk {one}) $(disk {other})");
+    let _ = bench.guest.try_run(&end, LIMIT);
 }

@@ -1,8 +1,12 @@
 //! Disks that leave and come back while their volumes are in use, on each bus that supports it; and new ones.
 
+use localpool::csi::proto::volume_health::VolumeHealthEntry;
+
 use crate::bench::Bench;
 use crate::csi::Use;
 use crate::disks::{Bus, Disk};
+use crate::driver::AT_ONCE;
+use crate::faces;
 use crate::report::Report;
 
 pub const BUSES: [(&str, Bus); 4] =
@@ -37,11 +41,15 @@ fn pull_and_plug(bench: &mut Bench, disk: &Disk) {
         targets.0, targets.1
     ));
     bench.guest.unplug(disk);
-    bench.eventually("the driver sees that the disk is away", |bench| {
-        let listed = bench.csi(async |csi| csi.list().await);
-        let abnormal = |id: &str| listed.get(id).is_some_and(|condition| condition.abnormal);
-        if abnormal(&block.id) && abnormal(&files.id) { Ok(()) } else { Err(format!("{listed:?}")) }
+    let pulled = faces::now(bench);
+    let seen = bench.eventually("the driver sees that the disk is away", |bench| {
+        let both = bench.csi(async |csi| [csi.health(&block.id).await, csi.health(&files.id).await]);
+        let is_missing = |[on_node, _]: &[Vec<VolumeHealthEntry>; 2]| matches!(&on_node[..], [VolumeHealthEntry { reason, .. }] if reason == "DiskMissing");
+        if both.iter().all(is_missing) { Ok(faces::now(bench)) } else { Err(format!("{both:?}")) }
     });
+    let took = seen.saturating_sub(pulled);
+    println!("    {name} is missed {:.1} s after it was pulled", took.as_secs_f64());
+    assert!(took <= AT_ONCE, "{name} is missed only after {took:?}");
     bench.guest.run("systemctl stop writer-files writer-block 2>/dev/null || true");
     bench.put_away(&block);
     bench.put_away(&files);

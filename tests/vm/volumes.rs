@@ -15,21 +15,42 @@ pub struct Volume {
 /// Random bytes that are written to each volume, in MiB.
 const DATA: u32 = 4;
 
+/// A volume to make: its name, class, MiB and use.
+pub type WantedVolume<'a> = (&'a str, &'a str, u64, Use);
+
 impl Bench {
     /// Makes a volume of this class, uses it, and writes to it; it stays in use.
     pub fn volume(&mut self, name: &str, class: &str, mib: u64, usage: Use) -> Volume {
-        let id = self.csi(async |csi| {
-            let id = csi.create(name, class, mib, usage).await.unwrap();
-            csi.stage(&id, usage).await.unwrap();
-            csi.publish(&id, usage).await.unwrap();
-            id
+        self.volumes(&[(name, class, mib, usage)]).remove(0)
+    }
+
+    /// The same for several, beside each other.
+    pub fn volumes(&mut self, wanted: &[WantedVolume<'_>]) -> Vec<Volume> {
+        let ids = self.csi(async |csi| {
+            let make = |(name, class, mib, usage): WantedVolume<'_>| {
+                let (mut csi, name, class) = (csi.clone(), name.to_owned(), class.to_owned());
+                async move {
+                    let id = csi.create(&name, &class, mib, usage).await.unwrap();
+                    csi.stage(&id, usage).await.unwrap();
+                    csi.publish(&id, usage).await.unwrap();
+                    id
+                }
+            };
+            futures::future::join_all(wanted.iter().copied().map(make)).await
         });
-        let data = data(&id, usage);
-        let sum = self.guest.run(&format!(
-            "dd if=/dev/urandom of={data} bs=1M count={DATA} conv=fsync,notrunc status=none; sync
-             head --bytes={DATA}M {data} | sha256sum"
+        let paths: Vec<String> = wanted.iter().zip(&ids).map(|((.., usage), id)| data(id, *usage)).collect();
+        let paths = paths.join(" ");
+        let sums = self.guest.run(&format!(
+            "for file in {paths}; do dd if=/dev/urandom of=$file bs=1M count={DATA} conv=fsync,notrunc status=none; done
+             sync; for file in {paths}; do head --bytes={DATA}M $file | sha256sum; done"
         ));
-        Volume { name: name.to_owned(), id, usage, sum }
+        let volume = |(((name, .., usage), id), sum): ((&WantedVolume<'_>, String), &str)| Volume {
+            name: (*name).to_owned(),
+            id,
+            usage: *usage,
+            sum: sum.to_owned() + "\n",
+        };
+        wanted.iter().zip(ids).zip(sums.lines()).map(volume).collect()
     }
 
     /// Its user has gone.
