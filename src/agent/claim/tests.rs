@@ -114,7 +114,7 @@ fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
     let words = "nothing is claimed while it is not known which devices have the volumes of this node: the API server \
-                 has not answered yet";
+                 or localpool's controller has not answered yet";
     assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
     assert!(host.platter("fake0").expect("a disk").write_count() == 0);
     answers.send(vec![promise()]).expect("somebody asks");
