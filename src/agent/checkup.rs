@@ -136,9 +136,8 @@ impl Checkup {
         if memory.of != of {
             *memory = new();
         }
-        let is_stalled = memory.writes.look(self.host.writes(raw), now);
-        let stalled = is_stalled.then(|| format!("writes to {path} are under way, and none has ended for a minute"));
-        let silent = silent.or(stalled);
+        let is_stuck = memory.writes.look(self.host.writes(raw), now);
+        let stuck = is_stuck.then(|| format!("writes to {path} are under way, and none has ended for a minute"));
         // A question that failed once says nothing new: what the disk reported before counts until it reports again.
         let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
         memory.report = report.or(memory.report.take());
@@ -146,6 +145,7 @@ impl Checkup {
             report: memory.report.clone(),
             io: self.host.io_errors(raw),
             silent,
+            stuck,
             arrays: self.host.arrays(raw),
         };
         let findings = memory.counters.findings(&observation);

@@ -17,6 +17,8 @@ pub struct DiskObservation {
     pub io: Option<IoErrors>,
     /// It has not answered for longer than a disk may take; in words.
     pub silent: Option<String>,
+    /// Writes to it are under way, and none has ended for long; in words.
+    pub stuck: Option<String>,
     /// The md arrays that it is built on.
     pub arrays: Vec<ArrayState>,
 }
@@ -39,6 +41,7 @@ impl DiskCounters {
         let mut findings = Vec::new();
         findings
             .extend(observation.silent.as_ref().map(|why| Finding::new(HealthReason::DiskNotAnswering, why.clone())));
+        findings.extend(observation.stuck.as_ref().map(|why| Finding::new(HealthReason::DiskWritesStuck, why.clone())));
         findings.extend(array::findings(&observation.arrays));
         if let Some(report) = &observation.report {
             findings.extend(of_report(report));

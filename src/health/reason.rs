@@ -125,6 +125,10 @@ reasons! {
         "A request to the disk, to its driver or to a filesystem on it has not ended in time.",
         "Look for its name in `dmesg`; check cable, slot and controller. A hung disk often comes back only after a \
          power cycle. Drain the node before that: pods on the hung disk do not end, all others do.";
+    DiskWritesStuck: Disk, Look, Degraded, TEN_MINUTES,
+        "The kernel counts writes to the disk that are under way, and none has ended for a minute or longer.",
+        "Look for its name in `dmesg`, and whether its pods hang in a write. If they do: drain the node, and start it again. \
+         If nothing hangs, the kernel's counter is wrong, and nothing needs to be done.";
     DiskReadOnly: Disk, Look, Inaccessible, AT_ONCE,
         "The disk reports that it accepts no writes any more.",
         "Copy the data away while its pods run: a filesystem may not mount again without writes. Then: \
@@ -283,6 +287,8 @@ impl HealthReason {
             Self::NodeNotReady | Self::NodeGone => LossScope::All,
             Self::DiskFailing
             | Self::ArrayDegraded
+            // An old kernel may count a write that has ended, and nobody tells the two apart from outside.
+            | Self::DiskWritesStuck
             | Self::DiskMediaErrors
             | Self::DiskIoErrors
             | Self::DiskSpareLow

@@ -1,4 +1,4 @@
-//! WriteCounts that a device does not end, by what the kernel counts of them. Pure.
+//! Writes that a device does not end, by what the kernel counts of them. Pure.
 //!
 //! A slow device ends some write, and any end counts: it is told from a device that has stopped by nothing else. A
 //! kernel before 6.3 counts a write to a mapped device as it begins, so a device that gets new ones all the time looks
@@ -10,34 +10,41 @@ use crate::host::WriteCounts;
 
 /// How long no write may end while some are under way: longer than the drivers of disks take to give one up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-/// So many looks in a row must have found it. A virtual machine that was paused has had no time, whatever its clock says.
-const LOOKS: u32 = 3;
+/// How much of the time since the last look counts: a virtual machine that was paused has had none of it, whatever its
+/// clock says.
+const MOST: Duration = Duration::from_secs(30);
 
 /// The writes of a device, from one look to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StalledWrites(Option<Stall>);
+pub struct StalledWrites {
+    /// The least that were ever under way. A kernel that counts a write wrong never gets below that again.
+    least: Option<u64>,
+    stall: Option<Stall>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stall {
-    /// Monotonic time of the first look that found these writes.
-    since: Duration,
+    /// Monotonic time of the last look.
+    at: Duration,
     last: WriteCounts,
-    looks: u32,
+    lasted: Duration,
 }
 
 impl StalledWrites {
     /// Takes in a look, and its monotonic time. Gives whether the device does not end its writes.
     pub fn look(&mut self, writes: Option<WriteCounts>, now: Duration) -> bool {
-        let under_way = writes.filter(|writes| writes.under_way > 0);
-        self.0 = under_way.map(|writes| match self.0.take() {
+        let least = self.least.into_iter().chain(writes.map(|writes| writes.under_way)).min();
+        self.least = least;
+        let under_way = writes.filter(|writes| Some(writes.under_way) > least);
+        self.stall = under_way.map(|writes| match self.stall.take() {
             // Where the kernel counts what begins, fewer under way means that one has ended.
             Some(stall) if stall.last.counted == writes.counted && stall.last.under_way <= writes.under_way => {
-                Stall { last: writes, looks: stall.looks + 1, ..stall }
+                let lasted = stall.lasted + now.saturating_sub(stall.at).min(MOST);
+                Stall { at: now, last: writes, lasted }
             }
-            _ => Stall { since: now, last: writes, looks: 1 },
+            _ => Stall { at: now, last: writes, lasted: Duration::ZERO },
         });
-        let is_over = |stall: &Stall| stall.looks >= LOOKS && now.saturating_sub(stall.since) >= WRITE_TIMEOUT;
-        self.0.as_ref().is_some_and(is_over)
+        self.stall.as_ref().is_some_and(|stall| stall.lasted >= WRITE_TIMEOUT)
     }
 }
 
@@ -45,12 +52,14 @@ impl StalledWrites {
 mod tests {
     use super::*;
 
-    /// What each of these looks says: second, under way, counted.
+    /// What each of these looks says after one of an idle device: second, under way, counted.
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [bool; N] {
         let mut stalled = StalledWrites::default();
-        looks.map(|(second, under_way, counted)| {
+        let mut look = |(second, under_way, counted)| {
             stalled.look(Some(WriteCounts { under_way, counted }), Duration::from_secs(second))
-        })
+        };
+        look((0, 0, 5));
+        looks.map(look)
     }
 
     #[test]
@@ -64,19 +73,24 @@ mod tests {
         assert_eq!(looks([(0, 9, 7), (60, 9, 8), (120, 9, 9), (180, 9, 10), (240, 9, 11)]), [false; 5], "one a minute");
         assert_eq!(looks([(0, 0, 7), (60, 0, 7), (120, 0, 7), (180, 0, 7)]), [false; 4], "nobody writes");
         assert_eq!(looks([(0, 1, 7), (60, 0, 7), (120, 1, 7), (180, 1, 7)]), [false; 4], "it was idle in between");
-        assert_eq!(
-            looks([(0, 9, 7), (60, 8, 7), (120, 7, 7), (180, 6, 7)]),
-            [false; 4],
-            "an old kernel counts beginnings"
-        );
+        let old_kernel = looks([(0, 9, 7), (60, 8, 7), (120, 7, 7), (180, 6, 7)]);
+        assert_eq!(old_kernel, [false; 4], "it counts beginnings");
     }
 
     #[test]
     fn it_is_over_with_the_first_write_that_ends_and_a_pause_of_the_machine_is_none() {
         assert_eq!(looks([(0, 1, 7), (60, 1, 7), (120, 1, 7), (121, 1, 8)]), [false, false, true, false]);
         assert_eq!(looks([(0, 1, 7), (1, 1, 7), (2, 1, 7), (3, 0, 8)]), [false; 4]);
-        assert_eq!(looks([(0, 1, 7), (3600, 1, 7), (3660, 1, 8)]), [false; 3], "it had no time");
+        assert_eq!(looks([(0, 1, 7), (600, 1, 7), (601, 1, 7)]), [false; 3], "it had no time");
+    }
+
+    #[test]
+    fn what_the_kernel_counts_wrong_from_the_beginning_is_no_write() {
         let mut stalled = StalledWrites::default();
-        assert!(!stalled.look(None, Duration::from_secs(600)), "the kernel counts none");
+        let mut look =
+            |second, under_way| stalled.look(Some(WriteCounts { under_way, counted: 9 }), Duration::from_secs(second));
+        assert_eq!([0, 60, 120, 180].map(|second| look(second, 1)), [false; 4]);
+        assert_eq!([240, 300, 360].map(|second| look(second, 2)), [false, false, true], "one more than ever");
+        assert!(!StalledWrites::default().look(None, Duration::from_secs(600)), "the kernel counts none");
     }
 }

@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere. It was chosen before: that it is cordoned
-    /// by now does not count.
+    /// by now does not count, unless it was given up meanwhile.
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&DiskId>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
         if let Ok((member, _)) = self.find(request.id) {
@@ -125,7 +125,8 @@ impl Pool {
         // Where another disk may serve, one that is slow is not worth waiting for.
         let is_alone = offers(&self.open_members(), &request.selector, usage).len() < 2;
         let timeout = if is_alone { DEVICE_LOCK_TIMEOUT } else { SHORT_DEVICE_LOCK_TIMEOUT };
-        let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
+        let members = disk.and_then(|disk| self.member(disk)).into_iter();
+        let members: Vec<Member> = members.filter(|member| member.cordon().is_none()).collect();
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &demand(request, usage)) {
             let taken = members[index].create(site, &volume, self.journal(), timeout);

@@ -149,14 +149,17 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
 #[test]
 fn a_disk_that_answers_reads_and_ends_no_write_is_named_until_one_ends() {
     let mut node = node();
-    let mut look = |counted| {
-        node.host.set_writes("fake0", WriteCounts { under_way: 2, counted });
+    let mut look = |under_way, counted| {
+        node.host.set_writes("fake0", WriteCounts { under_way, counted });
         node.host.advance(EVERY);
         node.look();
         node.reasons("fake0")
     };
-    let looks = [look(5), look(5), look(5), look(6)].map(|reasons| reasons.join(" "));
-    assert_eq!(looks, ["", "", "DiskNotAnswering", ""]);
+    let looks = [look(0, 5), look(2, 5), look(2, 5), look(2, 5), look(2, 6)].map(|reasons| reasons.join(" "));
+    assert_eq!(looks, ["", "", "", "DiskWritesStuck", "DiskWritesStuck"], "what comes and goes is one change");
+    node.host.advance(EVERY * 10);
+    node.look();
+    assert_eq!(node.reasons("fake0"), [""; 0]);
 }
 
 #[test]

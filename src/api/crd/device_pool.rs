@@ -44,6 +44,7 @@ pub const READY: &str = "Ready";
     printcolumn = r#"{"name":"Free","type":"string","jsonPath":".status.free"}"#,
     printcolumn = r#"{"name":"Largest","type":"string","jsonPath":".status.largest"}"#,
     printcolumn = r#"{"name":"Cordon","type":"boolean","jsonPath":".spec.cordon"}"#,
+    printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.version","priority":1}"#,
     printcolumn = r#"{"name":"Orders","type":"string","jsonPath":".status.orders[*].state","priority":1}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
@@ -164,6 +165,9 @@ pub struct WatchedVolumeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicePoolStatus {
+    /// The version of the agent that wrote this.
+    #[serde(default)]
+    pub version: String,
     #[serde(default)]
     pub disk_count: i64,
     /// How many of them the node does not have now.

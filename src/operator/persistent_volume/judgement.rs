@@ -58,7 +58,11 @@ pub fn judge(
     match promise {
         PromisedSize::Fits => {}
         PromisedSize::Above(Lasting::Yes(())) => drop(reasons.insert(HealthReason::MisMatchedVolSize)),
-        PromisedSize::Above(Lasting::In(wait)) => due = due.into_iter().chain([wait]).min(),
+        // Neither marked nor unmarked for it.
+        PromisedSize::Above(Lasting::In(wait)) => {
+            reasons.extend(present.get(&HealthReason::MisMatchedVolSize).cloned());
+            due = due.into_iter().chain([wait]).min();
+        }
     }
     match node {
         Lasting::Yes(NodeReadiness::Ready) => {}
@@ -120,6 +124,17 @@ mod tests {
         assert_eq!(judged(NodeReadiness::Ready), "NotMountPoint");
         assert_eq!(judged(NodeReadiness::NotReady), "NotMountPoint NodeNotReady");
         assert_eq!(judged(NodeReadiness::Gone), "NotMountPoint NodeGone");
+    }
+
+    #[test]
+    fn a_volume_that_promises_too_much_keeps_its_mark_while_a_new_leader_does_not_know_for_how_long() {
+        for (present, expected) in
+            [(vec![], vec![]), (vec![HealthReason::MisMatchedVolSize], vec!["MisMatchedVolSize"])]
+        {
+            let (ready, promise) = (Lasting::Yes(NodeReadiness::Ready), PromisedSize::Above(Lasting::In(WAIT)));
+            let judged = judge(ready, Reported::Entries(&[]), promise, &present.into_iter().collect());
+            assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
+        }
     }
 
     #[test]

@@ -206,6 +206,7 @@ fn status(
     let disks_found = cordon::disks_found(&before.conditions, &config.disks, disks);
     let count = |is_so: fn(&&DiskStatus) -> bool| signed(statuses.iter().filter(is_so).count());
     DevicePoolStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         disk_count: signed(disks.len()),
         missing_disks: count(|disk| disk.state == DiskState::Missing),
         unhealthy_disks: count(|disk| disk.state != DiskState::Missing && !disk.health.is_empty()),

@@ -60,10 +60,9 @@ impl VolumeReconcile {
         if view.record.as_ref().is_some_and(|record| record.found) {
             return self.claim(object, view).await;
         }
-        // A volume without a description is not adopted by this.
-        let phase = if phase == Phase::Found && view.record.is_none() { Phase::Found } else { Phase::Ready };
+        let phase = phase_on_disk(phase, view);
         self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
-        Ok(Requeue::Done)
+        Ok(if phase == Phase::Accepted { Requeue::Again } else { Requeue::Done })
     }
 
     /// If the label has lost the description of a volume, the volume gets it again from its object. It stays as it was
@@ -219,5 +218,35 @@ impl VolumeReconcile {
         self.known.learn(object.clone(), sent);
         self.write(&object, status::ready(&object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(Requeue::Done)
+    }
+}
+
+/// The phase of a volume that a disk has and that nobody has to claim.
+fn phase_on_disk(phase: Phase, view: &VolumeView) -> Phase {
+    match phase {
+        // A volume without a description is not adopted by this.
+        Phase::Found if view.record.is_none() => Phase::Found,
+        // No claim must get one that cannot be used before a person adopts its disk.
+        Phase::Accepted if view.given_up => Phase::Accepted,
+        _ => Phase::Ready,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::volume::sample::view;
+
+    #[test]
+    fn a_volume_on_a_disk_that_was_given_up_is_not_ready_for_a_claim_that_waits_for_it() {
+        let kept = VolumeView { given_up: true, ..view() };
+        for (phase, of_kept, of_other) in [
+            (Phase::Accepted, Phase::Accepted, Phase::Ready),
+            (Phase::Ready, Phase::Ready, Phase::Ready),
+            (Phase::Pending, Phase::Ready, Phase::Ready),
+        ] {
+            assert_eq!((phase_on_disk(phase, &kept), phase_on_disk(phase, &view())), (of_kept, of_other), "{phase:?}");
+        }
+        assert_eq!(phase_on_disk(Phase::Found, &view()), Phase::Found, "nobody describes it");
     }
 }

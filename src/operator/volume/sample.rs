@@ -1,6 +1,7 @@
 //! Objects for tests: what a person could have seen in `kubectl get`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,8 +9,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::api::crd::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer, VolumeReason,
 };
+use crate::device::label::SetRef;
+use crate::device::{DiskId, SetName};
 use crate::operator::bytes::signed;
 use crate::operator::pool_volume;
+use crate::pool::{Standing, VolumeView};
+use crate::volume::VolumeId;
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;
@@ -97,4 +102,21 @@ pub fn pool(node: &str, [available, largest, smallest]: [u64; 3]) -> DevicePool 
         ..DevicePoolStatus::default()
     });
     pool
+}
+
+/// The volume pvc-1 on a disk, without its description.
+pub fn view() -> VolumeView {
+    VolumeView {
+        id: VolumeId::of_name("pvc-1"),
+        record: None,
+        size: 5 << 20,
+        formatted: false,
+        growable_to: 5 << 20,
+        set: SetRef::new(SetName::new("d", "s"), "u"),
+        disk: DiskId::named("gpt-1"),
+        standing: Standing::Ready,
+        given_up: false,
+        conflict: None,
+        node: PathBuf::new(),
+    }
 }

@@ -203,30 +203,14 @@ fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{in_phase, status_condition};
+    use super::super::sample::{in_phase, status_condition, view};
     use super::*;
     use crate::api::crd::PoolVolumeSpec;
     use crate::claim::VolumeMode;
-    use crate::device::{SetName, label::SetRef};
-    use crate::pool::Standing;
-    use crate::volume::VolumeId;
 
     #[test]
     fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
-        let id = VolumeId::of_name("pvc-1");
-        let view = VolumeView {
-            id,
-            record: None,
-            size: 5 << 20,
-            formatted: false,
-            growable_to: 5 << 20,
-            set: SetRef::new(SetName::new("d", "s"), "u"),
-            disk: DiskId::named("gpt-1"),
-            standing: Standing::Ready,
-            given_up: false,
-            conflict: None,
-            node: Default::default(),
-        };
+        let view = view();
         let spec = PoolVolumeSpec {
             node: "n".into(),
             volume_name: "pvc-1".to_owned(),
@@ -240,7 +224,7 @@ mod tests {
             order: None,
             keep: None,
         };
-        let mut object = PoolVolume::new(&id.to_string(), spec);
+        let mut object = PoolVolume::new(&view.id.to_string(), spec);
         let failed = (Some(9 << 20), Some("no space".to_owned()));
         let (observed_size, resize_error) = failed.clone();
         object.status = Some(PoolVolumeStatus { observed_size, resize_error, ..PoolVolumeStatus::default() });

@@ -11,7 +11,7 @@ use localpool::host::{
     Extent, Host, Lit, chain,
     fake::{FakeHost, Fault, Platter},
 };
-use localpool::pool::{Change, Cordon, Doubt, Pool, PoolError, Standing, Workers};
+use localpool::pool::{Change, Cordon, Doubt, Made, Pool, PoolError, Standing, Workers};
 
 use crate::node::{BLOCK, MIB, Node, adopt, geometry, id, problem, request, rule};
 
@@ -176,7 +176,10 @@ fn is_held(node: &Node) -> bool {
     let usable = node.pool.usable(id("a"));
     let refused = node.pool.create(&request("b", BLOCK, MIB));
     let said = |error: PoolError| error.to_string().contains("given up while it was missing");
-    is_shown && usable.is_err_and(said) && refused.is_err_and(said)
+    // It was chosen before, and was given up since.
+    let chosen = node.pool.create_on(&request("c", BLOCK, MIB), Some(&views[0].id));
+    let refused_there = chosen.is_ok_and(|made| matches!(made, Made::Full));
+    is_shown && refused_there && usable.is_err_and(said) && refused.is_err_and(said)
 }
 
 #[test]
