@@ -201,8 +201,8 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     let name = unique("pvc");
     let volume = make(&stage, &label, &name, on(&node.name), 16).await.expect("there is room");
     let unnamed = make(&stage, &label, &unique("pvc"), on(&node.name), 16).await.expect("there is room");
-    let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
-    persistent(client, &name, &node.name, csi).await;
+    let csi = json!({"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()});
+    persistent(client, &name, &node.name, json!({"csi": csi, "capacity": {"storage": "16Mi"}})).await;
     let _work = monitor(&stage);
     let platter = node.host.unplug("fake0").expect("it was there");
     node.pool().nudge();
@@ -218,36 +218,39 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     until("nobody has it", async || is_unclaimed(&object(unnamed.id).await).then_some(())).await;
     assert!(!is_unclaimed(&object(volume.id).await));
     let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": unnamed.id.to_string()}});
-    persistent(client, &unique("found-again"), &node.name, csi).await;
+    let found = unique("found-again");
+    persistent(client, &found, &node.name, csi).await;
     until("somebody has it", async || (!is_unclaimed(&object(unnamed.id).await)).then_some(())).await;
+    let promises_too_much = async || annotations(client, &found).await.remove("MisMatchedVolSize");
+    assert_eq!(until("it promises 1 GiB, and has 16 MiB", promises_too_much).await, "yes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_of_a_node_made_anew_under_its_name_has_the_mark_of_the_node_and_then_that_of_its_disk() {
+async fn a_volume_of_a_node_that_is_created_again_has_the_mark_of_the_node_and_then_that_of_its_disk() {
     let cluster = cluster!(alone);
     let (stage, label, mut node) = offering(&cluster.client, 64).await;
     let client = &stage.client;
     ready(client, &node.name, "True").await;
     let (name, host) = (unique("pvc"), node.name.clone());
     let volume = make(&stage, &label, &name, on(&host), 16).await.expect("there is room");
-    let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()}});
-    persistent(client, &name, &host, csi).await;
+    let csi = json!({"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()});
+    persistent(client, &name, &host, json!({"csi": csi, "capacity": {"storage": "16Mi"}})).await;
     let _work = monitor(&stage);
     node.kill().await;
     stage.delete_node(&host).await;
     let first = marked(client, &name, &["NodeGone"]).await;
 
     // Another machine with that name: it has none of the disks, and knows nothing of them.
-    let mut anew = SimNode::of(client, &host, json!({"sim": label}), FakeHost::default()).await;
+    let mut again = SimNode::of(client, &host, json!({"sim": label}), FakeHost::default()).await;
     ready(client, &host, "True").await;
     assert_eq!(marked(client, &name, &["DiskMissing"]).await, first, "it was never well in between");
     let object = stage.objects.get(&volume.id.to_string()).await.expect("it is kept");
     assert!(object.metadata.deletion_timestamp.is_none());
-    assert!(anew.pool().volumes().is_empty(), "it was made again");
+    assert!(again.pool().volumes().is_empty(), "it was made again");
     events(client, &name, "Mark", &["DiskMissing", "NodeGone"]).await;
     events(client, &name, "Unmark", &["NodeGone"]).await;
     // The old machine after all.
-    anew.kill().await;
+    again.kill().await;
     node.run(client);
     marked(client, &name, &[]).await;
     node.kill().await;
