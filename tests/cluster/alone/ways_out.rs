@@ -17,7 +17,7 @@ use crate::sim::SimNode;
 use crate::simulated::{SIMULATED, SimulatedNodes};
 
 /// The nodes, each for one story; the disk moves from the first to the second.
-const NODES: usize = 4;
+const NODES: usize = 5;
 const SIZE: u64 = 1 << 30;
 
 fn page(title: &str) -> Section {
@@ -151,6 +151,32 @@ async fn installed_again(space: &Space, node: &mut SimNode) {
     space.remove_claim("new").await;
 }
 
+/// Section "A node never comes back".
+async fn forgotten(space: &Space, node: &mut SimNode) {
+    let page = page("A node never comes back");
+    let object = running_on(space, "forgotten", &node.name).await;
+    let volume = name(&object);
+    node.kill().await;
+    let platter = node.host.platter("sda").expect("its disk");
+    let writes = platter.write_count();
+    typed(&page.command("kubectl delete node", &[("NODE", &node.name)])).await;
+    until_health(space, volume, "NodeGone").await;
+    let is_silent = |pool: &Value| {
+        let conditions = pool["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "Unknown")
+    };
+    space.until("DevicePool", None, &node.name, "its agent is silent", is_silent).await;
+    let dry_run = page.command("pool forget --dry-run", &[("NODE", &node.name)]);
+    let told = in_the_controllers_pod(&dry_run).await;
+    assert!(told.contains(volume), "{told}");
+    in_the_controllers_pod(&dry_run.replace("--dry-run ", "")).await;
+    space.until_gone("PoolVolume", None, volume).await;
+    space.until_gone("DevicePool", None, &node.name).await;
+    space.remove_pod("forgotten").await;
+    space.remove_claim("forgotten").await;
+    assert_eq!(platter.write_count(), writes, "nothing is erased");
+}
+
 /// What a backup of etcd has of a volume.
 struct Saved([Value; 3]);
 
@@ -261,9 +287,13 @@ async fn play(space: &Space, simulated: &mut SimulatedNodes) {
         .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}));
     space.create(&set).await;
     space.until_claimed("fake", i64::try_from(NODES).unwrap()).await;
-    let [from, to, reinstalled, older] = &mut simulated.nodes[..] else { panic!("four nodes") };
-    let ((), (), backup) =
-        tokio::join!(moves(space, from, to), installed_again(space, reinstalled), backed_up(space, &older.name),);
+    let [from, to, reinstalled, gone, older] = &mut simulated.nodes[..] else { panic!("five nodes") };
+    let ((), (), (), backup) = tokio::join!(
+        moves(space, from, to),
+        installed_again(space, reinstalled),
+        forgotten(space, gone),
+        backed_up(space, &older.name),
+    );
     put_back(space, older, &backup).await;
 }
 
