@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Deref;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use localpool_testing::loops::{self, LoopDevice};
 use serde_json::Value;
@@ -133,6 +133,21 @@ impl Machine {
 impl Disk {
     pub async fn unmap(&self) {
         let _ = attempt("partx", &["--delete", self.path()]).await;
+    }
+
+    /// Without a byte, it is not there any more; returns what was on it.
+    pub async fn dies(&self, machine: &Machine) -> PathBuf {
+        let saved = machine.work.join(self.image.file_name().unwrap()).with_extension("saved");
+        let (image, node) = (self.image.to_str().unwrap(), self.path());
+        run("cp", &["--sparse=always", image, saved.to_str().unwrap()]).await;
+        run("truncate", &["--size=0", image]).await;
+        run("losetup", &["--set-capacity", node]).await;
+        saved
+    }
+
+    pub async fn returns(&self, saved: &Path) {
+        run("cp", &["--sparse=always", saved.to_str().unwrap(), self.image.to_str().unwrap()]).await;
+        run("losetup", &["--set-capacity", self.path()]).await;
     }
 
     pub fn size(&self) -> u64 {

@@ -12,6 +12,7 @@ mod check;
 mod cluster;
 mod last;
 mod machine;
+mod page;
 mod peace;
 mod pods;
 mod sets;

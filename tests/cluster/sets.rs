@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::check::Space;
 use crate::machine::Disk;
+use crate::page::{section, typed};
 use crate::pods::With as _;
 
 pub const MIB: u64 = 1 << 20;
@@ -61,6 +62,21 @@ impl Space {
         disks.into_iter().find(|one| one["path"] == path)
     }
 
+    /// Waits until the order for a disk is in this state, and says so in these words.
+    pub async fn until_ordered(&self, node: &str, id: &str, state: &str, words: &str) {
+        let is_so = |pool: &Value| {
+            order(pool, id).is_some_and(|it| it["state"] == state && it["message"].as_str().unwrap().contains(words))
+        };
+        self.until("DevicePool", None, node, &format!("the order for {id} is {state}: {words}"), is_so).await;
+    }
+
+    /// Takes the order for a disk back.
+    pub async fn nothing_is_ordered(&self, node: &str, id: &str) {
+        let values = [("NODE", node), ("ID", id)];
+        typed(&section("health.md", "Replace a disk").command("{\"ID\":null}", &values)).await;
+        self.until("DevicePool", None, node, "nothing is ordered", |pool| order(pool, id).is_none()).await;
+    }
+
     /// A pod whose claim has a check's own class.
     pub async fn running_in(&self, class: &str, name: &str, size: &str) {
         self.create(&self.claim(name, class, size)).await;
@@ -68,4 +84,9 @@ impl Space {
             .await;
         self.until_running(name).await;
     }
+}
+
+fn order(pool: &Value, id: &str) -> Option<Value> {
+    let orders = pool["status"]["orders"].as_array().cloned().unwrap_or_default();
+    orders.into_iter().find(|order| order["disk"] == id)
 }

@@ -3,31 +3,13 @@
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::{attempt, name, run};
+use crate::cluster::{attempt, name};
+use crate::page::{Section, section, typed};
 use crate::pods::As;
 
 /// What docs/troubleshooting.md says about volumes that were kept.
-fn advice() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let section = text.split("\n## ").find(|part| part.starts_with("A volume whose PersistentVolume is gone\n"));
-    section.expect("the section").to_owned()
-}
-
-/// The commands of a block of the section, with what a reader puts in.
-fn commands(word: &str, values: &[(&str, &str)]) -> Vec<String> {
-    let advice = advice();
-    let mut blocks = advice.split("```sh\n").skip(1).map(|block| block.split("```").next().expect("its end"));
-    let block = blocks.find(|block| block.contains(word)).expect("a block with that command");
-    let fill = |line: &str| values.iter().fold(line.to_owned(), |line, (word, value)| line.replace(word, value));
-    block.lines().map(fill).collect()
-}
-
-/// The policy that the page gives to a PersistentVolume that is still there.
-fn policy() -> String {
-    let advice = advice();
-    let (_, behind) = advice.split_once("`kubectl patch pv NAME -p '").expect("the command");
-    behind.split_once("'`").expect("its end").0.to_owned()
+fn advice() -> Section {
+    section("troubleshooting.md", "A volume whose PersistentVolume is gone")
 }
 
 /// A claim's PersistentVolume after its claim is gone.
@@ -65,10 +47,10 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         let folder = tempfile::tempdir().unwrap();
         let (file, claim) = (folder.path().join("again.yaml"), format!("{}/again", space.namespace));
         let values = [("VOLUME", &*id), ("default/again", &claim), ("again.yaml", file.to_str().unwrap())];
-        let commands = commands("volume pv", &values);
+        let commands = advice().block("volume pv", &values);
         assert_eq!(commands.len(), 2, "{commands:?}");
         for command in commands {
-            run("sh", &["-c", &command]).await;
+            typed(&command).await;
         }
         let again = space.until("PersistentVolume", None, &pv, "is bound again", |pv| pv["status"]["phase"] == "Bound");
         let again = again.await;
@@ -79,7 +61,7 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         assert_eq!(space.shell("again", "cat /data/file").await, "precious\n");
         space.remove_pod("again").await;
         space.remove_claim("again").await;
-        space.kubectl(&["patch", "pv", &pv, "-p", &policy()]).await;
+        typed(&advice().command("kubectl patch pv NAME", &[("NAME", &pv)])).await;
         space.until_gone("PoolVolume", None, &id).await;
     });
 }
@@ -92,9 +74,9 @@ fn a_volume_that_nobody_names_is_erased_by_order_and_not_while_its_persistent_vo
         let id = name(&volume).to_owned();
         let old = released(space, "data").await;
         // The verb of the page is a dry run, and refused like the order.
-        let commands = commands("volume erase", &[("VOLUME", &id)]);
+        let commands = advice().block("volume erase", &[("VOLUME", &id)]);
         let [order, dry_run] = &commands[..] else { panic!("{commands:?}") };
-        run("sh", &["-c", order]).await;
+        typed(order).await;
         let reason = |volume: &Value| {
             let conditions = volume["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().find(|one| one["type"] == "OrderDone").map(|one| one["reason"].clone())
@@ -108,8 +90,8 @@ fn a_volume_that_nobody_names_is_erased_by_order_and_not_while_its_persistent_vo
         space.until_gone("PersistentVolume", None, name(&old)).await;
         space.delete("PoolVolume", None, &id).await;
         space.until("PoolVolume", None, &id, "is found", |volume| volume["status"]["phase"] == "Found").await;
-        run("sh", &["-c", dry_run]).await;
-        run("sh", &["-c", order]).await;
+        typed(dry_run).await;
+        typed(order).await;
         space.until_gone("PoolVolume", None, &id).await;
         if let Some(machine) = &space.machine {
             assert!(machine.place(&id).await.is_none(), "its entry is gone from the table");
@@ -126,7 +108,7 @@ fn a_retained_volume_is_erased_when_its_released_persistent_volume_gets_the_poli
         let old = released(space, "data").await;
         let volume = space.get("PoolVolume", None, id).await.expect("it is kept");
         assert_ne!(volume["spec"]["intent"], "Delete");
-        space.kubectl(&["patch", "pv", name(&old), "-p", &policy()]).await;
+        typed(&advice().command("kubectl patch pv NAME", &[("NAME", name(&old))])).await;
         space.until_gone("PersistentVolume", None, name(&old)).await;
         space.until_gone("PoolVolume", None, id).await;
         if let Some(machine) = &space.machine {

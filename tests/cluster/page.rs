@@ -1,0 +1,77 @@
+//! The pages of docs/: their commands are run as a reader types them.
+
+use crate::cluster::run;
+
+/// A section of a page.
+pub struct Section(String);
+
+/// The section of docs/PAGE with this title.
+pub fn section(page: &str, title: &str) -> Section {
+    let path = format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let found = text.split("\n## ").find(|part| part.starts_with(&format!("{title}\n")));
+    Section(found.unwrap_or_else(|| panic!("{page} has no section {title}")).to_owned())
+}
+
+impl Section {
+    /// All that is code: each line of a block, and what stands in a sentence or a comment, in one line.
+    fn commands(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (number, part) in self.0.split("```").enumerate() {
+            if number % 2 == 0 {
+                all.extend(in_a_sentence(part));
+                continue;
+            }
+            for line in part.lines().skip(1) {
+                match line.strip_prefix('#') {
+                    Some(comment) => all.extend(in_a_sentence(comment)),
+                    None => all.push(line.to_owned()),
+                }
+            }
+        }
+        all
+    }
+
+    /// The first command with these words, with what a reader puts in for the words in capitals.
+    pub fn command(&self, words: &str, values: &[(&str, &str)]) -> String {
+        let commands = self.commands();
+        let found = commands.iter().find(|command| command.contains(words));
+        fill(found.unwrap_or_else(|| panic!("no command with {words}: {commands:?}")), values)
+    }
+
+    /// All lines of the block that has these words.
+    pub fn block(&self, words: &str, values: &[(&str, &str)]) -> Vec<String> {
+        let block = self.0.split("```").skip(1).step_by(2).find(|block| block.contains(words));
+        block.expect("a block with that command").lines().skip(1).map(|line| fill(line, values)).collect()
+    }
+}
+
+fn in_a_sentence(text: &str) -> impl Iterator<Item = String> {
+    text.split('`').skip(1).step_by(2).map(|code| code.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn fill(command: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(command.to_owned(), |line, (word, value)| line.replace(word, value))
+}
+
+/// Runs what a person typed.
+pub async fn typed(command: &str) -> String {
+    run("sh", &["-c", command]).await
+}
+
+/// Runs a verb in the agent's pod of a node, as the page says how.
+pub async fn in_the_agents_pod(node: &str, verb: &str) -> String {
+    let place = section("troubleshooting.md", "Where a command runs");
+    let lines = place.block("AGENT=", &[("NODE=worker-0", &format!("NODE={node}"))]);
+    let exec = lines.iter().find(|line| line.contains("exec $AGENT")).expect("how a verb is run");
+    let (before, _) = exec.split_once("localpool devices").expect("a verb in its place");
+    let names = lines.iter().filter(|line| !line.contains("exec")).map(String::as_str).collect::<Vec<_>>();
+    typed(&format!("{}\n{before}{verb}", names.join("\n"))).await
+}
+
+/// Runs a verb in the controller's pod.
+pub async fn in_the_controllers_pod(verb: &str) -> String {
+    let exec = section("troubleshooting.md", "Where a command runs").command("exec deploy/localpool-controller", &[]);
+    let (before, _) = exec.split_once("localpool volume").expect("a verb in its place");
+    typed(&format!("{before}{verb}")).await
+}
