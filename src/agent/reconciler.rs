@@ -283,7 +283,9 @@ impl Reconciler {
         let journal = self.pool.journal();
         let before = journal.before_look();
         let Some(disk) = member.known() else { return };
-        if let Err(error) = journal.know(&member.id, disk, &before) {
+        let is_held = member.shown().content.label.given_up;
+        let known = journal.know(&member.id, disk, &before);
+        if let Err(error) = known.and_then(|()| if is_held { journal.is_held(&member.id) } else { Ok(()) }) {
             tracing::warn!(disk = %member.id, error = %chain(&error), "after a restart it would not be reported as \
                                                                        missing");
         }

@@ -4,7 +4,7 @@
 //! It reads from the API server, not from what a watch has shown: a PersistentVolume that existed when an agent asked must
 //! be in its answer, and a watch may be behind.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -12,11 +12,12 @@ use k8s_openapi::api::core::v1::{Node as KubeNode, PersistentVolume};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::answer::{Reading, unanswered};
+use super::answer::Reading;
+use super::asked::{Asked, Asker};
 use crate::api::Node;
 use crate::api::crd::{DevicePool, PoolAnswer, PoolQuestion};
-use crate::host::Backoff;
 use crate::operator::client::{find_in_pages, within};
 use crate::operator::error::OperatorError;
 use crate::operator::metrics::Metrics;
@@ -25,9 +26,8 @@ use crate::operator::write::{Write, patch};
 
 /// Questions come in bursts, as when a cluster starts; one reading serves all within this time.
 const SETTLE: Duration = Duration::from_millis(50);
-/// The wait after an answer that could not be given: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The least time between two readings, whoever asks.
+const BETWEEN: Duration = Duration::from_secs(1);
 /// How many PersistentVolumes are read at once, and how many answers are written at once.
 const PAGE: u32 = 500;
 const AT_ONCE: usize = 16;
@@ -48,28 +48,36 @@ impl Answerer {
 
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let mut changes = self.stores.pools.changes();
-        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let (mut pools, mut nodes) = (self.stores.pools.changes(), self.stores.nodes.changes());
+        let (mut asked, began) = (Asked::default(), Instant::now());
         loop {
             // Any change after this starts another look.
-            changes.mark_unchanged();
-            let asked: Vec<_> = self.stores.pools.all().into_iter().filter_map(asked).collect();
-            let is_done = asked.is_empty() || self.answer(asked).await;
-            let again = backoff.after(!is_done).unwrap_or(Duration::MAX);
-            let _ = tokio::time::timeout(again, changes.changed()).await;
+            pools.mark_unchanged();
+            nodes.mark_unchanged();
+            let has_node = |name: &str| self.stores.nodes.get(name).is_some();
+            let (due, again) = asked.due(self.stores.pools.all(), has_node, began.elapsed());
+            if !due.is_empty() {
+                self.answer(due).await;
+                tokio::time::sleep(BETWEEN).await;
+                continue;
+            }
+            tokio::select! {
+                _ = pools.changed() => {}
+                _ = nodes.changed() => {}
+                () = tokio::time::sleep(again.unwrap_or(Duration::MAX)) => {}
+            }
             tokio::time::sleep(SETTLE).await;
         }
     }
 
-    /// Whether all were answered.
-    async fn answer(&self, asked: Vec<(Arc<DevicePool>, PoolQuestion)>) -> bool {
-        let Some(reading) = self.metrics.note(WORK, self.read().await) else { return false };
+    /// One that cannot be answered costs the others nothing.
+    async fn answer(&self, due: Vec<Asker>) {
+        let Some(reading) = self.metrics.note(WORK, self.read().await) else { return };
         let reading = &reading;
-        let answers = asked.into_iter().map(async |(pool, question)| {
-            let answered = self.answer_one(&pool, &question, reading).await;
-            self.metrics.note(WORK, answered).is_some()
-        });
-        futures::stream::iter(answers).buffer_unordered(AT_ONCE).all(async |is_done| is_done).await
+        let answer = async |(pool, question): Asker| {
+            self.metrics.note(WORK, self.answer_one(&pool, &question, reading).await);
+        };
+        futures::stream::iter(due).for_each_concurrent(AT_ONCE, answer).await;
     }
 
     /// All PersistentVolumes as they are now, or a little later.
@@ -91,14 +99,9 @@ impl Answerer {
         question: &PoolQuestion,
         reading: &Reading,
     ) -> Result<(), OperatorError> {
-        let (nodes, name) = (Api::<KubeNode>::all(self.client.clone()), pool.name_any());
-        // Its labels as they are now, for the same reason.
-        let node = match within(&format!("reading Node {name}"), nodes.get(&name)).await {
-            // Nobody waits for the answer.
-            Err(error) if error.is_not_found() => return Ok(()),
-            node => node?,
-        };
-        let answer = reading.answer(question, &Node { name: pool.node(), labels: node.labels().clone() });
+        let name = pool.name_any();
+        let Some(labels) = self.labels(&name, question).await? else { return Ok(()) };
+        let answer = reading.answer(question, &Node { name: pool.node(), labels });
         if answer.promises_omitted > 0 {
             let (here, more) = (answer.promises.len(), answer.promises_omitted);
             tracing::warn!(
@@ -107,6 +110,20 @@ impl Answerer {
             );
         }
         self.write(pool, &answer).await
+    }
+
+    /// The labels of the node as they are now, for the same reason; `None`: it is gone. Only promises depend on them.
+    async fn labels(
+        &self,
+        node: &str,
+        question: &PoolQuestion,
+    ) -> Result<Option<BTreeMap<String, String>>, OperatorError> {
+        if !question.promises {
+            return Ok(Some(BTreeMap::new()));
+        }
+        let nodes = Api::<KubeNode>::all(self.client.clone());
+        let found = within(&format!("reading Node {node}"), nodes.get_opt(node)).await?;
+        Ok(found.map(|found| found.labels().clone()))
     }
 
     async fn write(&self, pool: &DevicePool, answer: &PoolAnswer) -> Result<(), OperatorError> {
@@ -130,7 +147,5 @@ impl Answerer {
     }
 }
 
-fn asked(pool: Arc<DevicePool>) -> Option<(Arc<DevicePool>, PoolQuestion)> {
-    let question = unanswered(&pool)?.clone();
-    Some((pool, question))
-}
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,14 @@
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
-//! answer (what is said to an agent that asks) ─▶ answerer
+//! asked (who is answered now) ─▶ answer (what is said to them) ─▶ answerer
 //! ```
 //!
 //! All but `monitor` and `answerer` are pure.
 
 mod answer;
 mod answerer;
+mod asked;
 pub(in crate::operator) mod home;
 mod judgement;
 mod mark_time;

@@ -22,7 +22,7 @@ use super::view::View;
 use super::volume_plan::VolumeChange;
 use super::watch_list::WatchList;
 use crate::agent::Run;
-use crate::api::crd::{DevicePool, PoolVolume, VolumeOrder};
+use crate::api::crd::{DevicePool, PERSISTENT_VOLUME_ANNOTATION, PoolVolume, VolumeOrder};
 use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::event_writer::EventWriter;
@@ -264,11 +264,20 @@ impl PlannedWrite {
         let MarkPlan { changes, reservations, watch_lists, volumes, .. } = plan;
         let lists = watch_lists.into_iter().map(|(pool, list)| Self::WatchList(pool, list));
         let volumes = volumes.changes.into_iter().map(|(volume, change)| Self::Volume(volume, change));
-        let (orders, volumes): (Vec<_>, Vec<_>) =
-            volumes.partition(|write| matches!(write, Self::Volume(_, VolumeChange::CarryOut(_))));
+        let (awaited, volumes): (Vec<_>, Vec<_>) = volumes.partition(Self::is_awaited);
         let reservations = reservations.into_iter().map(|(volume, change)| Self::Reservation(volume, change));
         let changes = changes.into_iter().map(|(volume, change)| Self::Marks(volume, change));
-        orders.into_iter().chain(lists).chain(reservations).chain(changes).chain(volumes).collect()
+        awaited.into_iter().chain(lists).chain(reservations).chain(changes).chain(volumes).collect()
+    }
+
+    /// A person waits for an order, and the agent of a found volume for the PersistentVolume that names it.
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Volume(_, VolumeChange::CarryOut(_)) => true,
+            Self::Volume(_, VolumeChange::Annotations(all)) => all.contains_key(PERSISTENT_VOLUME_ANNOTATION),
+            Self::Volume(_, VolumeChange::Conditions(_)) => false,
+            Self::Marks(..) | Self::Reservation(..) | Self::WatchList(..) => false,
+        }
     }
 
     /// By which it is known whether it was refused: marks and the reservation of one volume are two.

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::agent_life::silence;
 use crate::api::crd::{DevicePool, DiskState, PoolVolume};
 use crate::device::{DiskId, NodeName, may_be_hardware};
 
-/// The nodes that have each disk now. A disk that is away is nobody's.
+/// The nodes that have each disk now. A disk that is away is nobody's, and what a silent agent said last is no news: its
+/// node may be dead, and its disk in another one.
 pub struct DiskHomes<'p>(BTreeMap<&'p DiskId, Vec<NodeName>>);
 
 impl<'p> DiskHomes<'p> {
     pub fn of(pools: &'p [Arc<DevicePool>]) -> Self {
         let mut homes: BTreeMap<&DiskId, Vec<NodeName>> = BTreeMap::new();
-        for pool in pools {
+        for pool in pools.iter().filter(|pool| silence(pool).is_none()) {
             let disks = pool.status.iter().flat_map(|status| &status.disks);
             for disk in disks.filter(|disk| disk.state != DiskState::Missing) {
                 homes.entry(&disk.id).or_default().push(pool.node());
@@ -21,11 +23,59 @@ impl<'p> DiskHomes<'p> {
         Self(homes)
     }
 
-    /// Another node than that of the volume which has its disk.
+    /// Another node which has the disk of the volume, while its own has not.
     pub fn elsewhere(&self, volume: &PoolVolume) -> Option<&NodeName> {
         let disk = volume.status.as_ref()?.disk.as_ref()?;
         // The name of hardware is one that another machine may give to another disk.
         let nodes = self.0.get(disk).filter(|_| !may_be_hardware(disk.as_str()))?;
-        nodes.iter().find(|node| **node != volume.spec.node)
+        if nodes.contains(&volume.spec.node) {
+            return None;
+        }
+        nodes.first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::crd::Phase;
+    use crate::operator::volume::sample::{in_phase, pool, status_condition};
+
+    const DISK: &str = "gpt-1";
+
+    /// A node that has the disk, as its DevicePool says.
+    fn with_disk(node: &str, state: DiskState, ready: &str) -> Arc<DevicePool> {
+        let mut pool = pool(node, [0; 3]);
+        let status = pool.status.as_mut().expect("set");
+        let disk = json!({
+            "id": DISK, "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 1, "state": state,
+        });
+        status.disks = vec![serde_json::from_value(disk).expect("a disk")];
+        status.conditions = vec![status_condition("Ready", ready, "", "")];
+        Arc::new(pool)
+    }
+
+    fn elsewhere(pools: &[Arc<DevicePool>], node: &str) -> Option<String> {
+        let mut volume = in_phase(Phase::Ready);
+        volume.spec.node = node.into();
+        volume.status.as_mut().expect("set").disk = Some(DiskId::named(DISK));
+        DiskHomes::of(pools).elsewhere(&volume).map(ToString::to_string)
+    }
+
+    #[test]
+    fn a_disk_is_elsewhere_only_if_a_living_node_has_it_and_that_of_the_volume_has_not() {
+        use DiskState::{Missing, Ready};
+        let b = with_disk("b", Ready, "True");
+        let dead = [with_disk("a", Ready, "Unknown"), Arc::clone(&b)];
+        assert_eq!(elsewhere(&dead, "b"), None, "what a dead node said last is no conflict");
+        assert_eq!(elsewhere(&dead, "a"), Some("b".to_owned()));
+        let moved = [with_disk("a", Missing, "True"), Arc::clone(&b)];
+        assert_eq!(elsewhere(&moved, "a"), Some("b".to_owned()));
+        let both = [with_disk("a", Ready, "True"), b];
+        assert_eq!([elsewhere(&both, "a"), elsewhere(&both, "b")], [None, None], "each node has it");
+        let silent = [with_disk("a", Ready, "Unknown"), with_disk("b", Missing, "True")];
+        assert_eq!(elsewhere(&silent, "b"), None, "nobody knows where it is");
     }
 }

@@ -5,12 +5,21 @@
 //! of a snapshot of etcd keeps its creation time, and passes for new.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PersistentVolume;
 
+use super::objects::is_of;
 use crate::api::crd::{NEW_ANNOTATION, PoolVolume};
+use crate::volume::VolumeId;
 
 /// How far the clocks of the controller and of the API server may be apart. With more, the agent asks as for any other
 /// object.
 const APART: SignedDuration = SignedDuration::from_mins(1);
+
+/// Whether the PersistentVolume with the name of the volume is that of the volume, on whatever node: then the volume was
+/// made before.
+pub fn was_made(named: Option<&PersistentVolume>, id: VolumeId) -> bool {
+    named.is_some_and(|named| is_of(named, &id.to_string()))
+}
 
 /// Says in an object that its volume is new.
 pub fn say(object: &mut PoolVolume, now: Timestamp) {
@@ -30,7 +39,31 @@ mod tests {
     use super::super::sample::in_phase;
     use super::*;
     use crate::api::crd::Phase;
+    use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    #[test]
+    fn a_volume_that_has_a_persistent_volume_is_not_new_on_any_node() {
+        let id = VolumeId::of_name("pvc-1");
+        let named = |driver: &str, handle: &str, node: &str| {
+            let term = json!({"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}]});
+            let affinity = json!({"required": {"nodeSelectorTerms": [term]}});
+            let spec = json!({"csi": {"driver": driver, "volumeHandle": handle}, "nodeAffinity": affinity});
+            let volume = json!({"metadata": {"name": "pvc-1"}, "spec": spec});
+            serde_json::from_value::<PersistentVolume>(volume).expect("a PersistentVolume")
+        };
+        let handle = id.to_string();
+        for (driver, handle, node, expected) in [
+            (DRIVER_NAME, handle.as_str(), "n", true),
+            (DRIVER_NAME, handle.as_str(), "another", true),
+            (DRIVER_NAME, "x", "n", false),
+            ("other.csi", handle.as_str(), "n", false),
+        ] {
+            assert_eq!(was_made(Some(&named(driver, handle, node)), id), expected, "{driver} {handle} {node}");
+        }
+        assert!(!was_made(None, id));
+    }
 
     #[test]
     fn an_object_is_of_a_new_volume_if_it_is_as_old_as_the_words_that_say_so() {

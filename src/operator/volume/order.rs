@@ -33,8 +33,13 @@ pub fn is_refused(volume: &PoolVolume) -> bool {
 
 /// Whether the order was carried out.
 pub fn is_done(volume: &PoolVolume) -> bool {
-    let conditions = volume.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.status == "True")
+    done(volume).is_some()
+}
+
+/// What says that the order was carried out.
+fn done(volume: &PoolVolume) -> Option<&Condition> {
+    let mut conditions = volume.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.type_ == ORDER_DONE && condition.status == "True")
 }
 
 /// How far an order is.
@@ -88,8 +93,15 @@ fn adopt(volume: &PoolVolume) -> OrderProgress {
 }
 
 /// The agent does it, and says in the message why it cannot. A volume that is in no conflict is settled: the order does not
-/// wait for the next one.
+/// wait for the next one, which a person has to look at as well. Only another disk to keep is another order.
 fn settle(volume: &PoolVolume) -> OrderProgress {
+    let settled = match &volume.spec.keep {
+        Some(keep) => format!("the volume is on one disk only: this order, with keep {keep}, is over"),
+        None => "the volume is on one disk only: this order is over".to_owned(),
+    };
+    if done(volume).is_some_and(|done| done.message == settled) {
+        return OrderProgress::Done(settled);
+    }
     let health = volume.status.as_ref().map(unhealthy).unwrap_or_default();
     if phase(volume) != Phase::Ready && phase(volume) != Phase::Found {
         return waits("NotReady", "the volume is on no disk, or is being made or deleted".to_owned());
@@ -99,7 +111,7 @@ fn settle(volume: &PoolVolume) -> OrderProgress {
             let why = volume.status.as_ref().and_then(|status| status.message.clone());
             waits("InConflict", why.unwrap_or_else(|| conflict.message.clone()))
         }
-        None => OrderProgress::Done("the volume is on one disk only".to_owned()),
+        None => OrderProgress::Done(settled),
     }
 }
 
@@ -189,6 +201,7 @@ pub fn conditions(
 mod tests {
     use super::super::sample::{being_deleted, in_phase, status_condition};
     use super::*;
+    use crate::device::DiskId;
 
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Accepted, Phase::Failed, Phase::Ready, Phase::Found, Phase::Deleting];
@@ -241,6 +254,30 @@ mod tests {
             let is_there = matches!(phase, Phase::Ready | Phase::Found);
             assert_eq!(of(VolumeOrder::Settle, FACTS), if is_there { "Done" } else { "NotReady" });
         }
+    }
+
+    #[test]
+    fn a_settled_conflict_is_settled_and_the_next_one_waits_for_another_order() {
+        let mut volume = in_phase(Phase::Ready);
+        let of = |volume: &PoolVolume| progress(volume, VolumeOrder::Settle, FACTS);
+        let write = |volume: &mut PoolVolume| {
+            let progress = of(volume);
+            let status = volume.status.as_mut().expect("set");
+            status.conditions = conditions(&status.conditions, Some(&progress), None).expect("a change");
+        };
+        let in_conflict = |volume: &PoolVolume| {
+            let mut volume = volume.clone();
+            let status = volume.status.as_mut().expect("set");
+            status.conditions.push(status_condition("Healthy", "False", "Conflict", "two disks have it"));
+            volume
+        };
+        volume.spec.keep = Some(DiskId::named("gpt-x"));
+        assert_eq!(reason(of(&in_conflict(&volume))), "InConflict");
+        write(&mut volume);
+        assert!(is_done(&volume));
+        assert_eq!(reason(of(&in_conflict(&volume))), "Done", "the next conflict is another one");
+        volume.spec.keep = Some(DiskId::named("gpt-y"));
+        assert_eq!(reason(of(&in_conflict(&volume))), "InConflict", "it is another order");
     }
 
     #[test]

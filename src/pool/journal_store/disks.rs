@@ -97,7 +97,6 @@ impl JournalStore {
         }
         self.change_in(turn, |journal| {
             journal.let_go.remove(id);
-            journal.hold.remove(id);
             if is_older(journal) {
                 return Ok(());
             }
@@ -194,7 +193,19 @@ impl JournalStore {
         })
     }
 
-    /// Whether a disk with our label was given up while it was away, and has not been back since.
+    /// The label of a disk that was given up says so by now. Until then the journal does, also where the disk was being
+    /// opened while it was given up.
+    pub fn is_held(&self, id: &DiskId) -> Result<(), StoreError> {
+        if !self.is_to_be_held(id) {
+            return Ok(());
+        }
+        self.change(|journal| {
+            journal.hold.remove(id);
+            Ok(())
+        })
+    }
+
+    /// Whether a disk with our label was given up while it was away, and its label has not said so since.
     pub fn is_to_be_held(&self, id: &DiskId) -> bool {
         self.journal().hold.contains(id)
     }

@@ -70,6 +70,18 @@ fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_released_is_not
 }
 
 #[test]
+fn a_disk_that_was_given_up_is_to_be_held_until_its_label_says_so() {
+    let store = store();
+    look(&store, &one(), &[A]);
+    assert!(store.let_go(&one()).expect("written"));
+    // It was being opened meanwhile, and is in the pool as it was.
+    look(&store, &one(), &[A]);
+    assert!(store.is_to_be_held(&one()) && !store.has_given_up(&one()));
+    store.is_held(&one()).expect("written");
+    assert!(!store.is_to_be_held(&one()));
+}
+
+#[test]
 fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_does_not_find_it() {
     let store = store();
     let begun = store.begin(A, &one(), disk(&[])).expect("written");

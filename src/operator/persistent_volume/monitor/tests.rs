@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node;
 
 use super::*;
+use crate::api::crd::CLAIM_ANNOTATION;
 use crate::operator::volume::sample::{in_phase, pool};
 
 fn node(ready: &str) -> Arc<Node> {
@@ -88,12 +89,19 @@ fn what_people_and_agents_wait_for_is_not_behind_the_marks_of_a_rack() {
     let change = || MarkChange::default();
     plan.changes = (0..5_000).map(|n| (local(&format!("v-{n}")), change())).collect();
     let volume = Arc::new(in_phase(crate::api::crd::Phase::Ready));
+    let annotations = |key| VolumeChange::Annotations(BTreeMap::from([(key, Some("pv".to_owned()))]));
     plan.volumes.changes = vec![
         (Arc::clone(&volume), VolumeChange::Conditions(Vec::new())),
+        (Arc::clone(&volume), annotations(CLAIM_ANNOTATION)),
+        (Arc::clone(&volume), annotations(PERSISTENT_VOLUME_ANNOTATION)),
         (Arc::clone(&volume), VolumeChange::CarryOut(VolumeOrder::Erase)),
     ];
     plan.watch_lists = vec![(Arc::new(pool("n", [0; 3])), WatchList::default())];
     let (writes, _) = Refusals::new().select(PlannedWrite::all_of(plan), PlannedWrite::key, WRITES, Duration::ZERO);
-    assert!(matches!(writes[0], PlannedWrite::Volume(_, VolumeChange::CarryOut(VolumeOrder::Erase))));
-    assert!(matches!(writes[1], PlannedWrite::WatchList(..)));
+    assert!(
+        matches!(&writes[0], PlannedWrite::Volume(_, change) if *change == annotations(PERSISTENT_VOLUME_ANNOTATION))
+    );
+    assert!(matches!(writes[1], PlannedWrite::Volume(_, VolumeChange::CarryOut(VolumeOrder::Erase))));
+    assert!(matches!(writes[2], PlannedWrite::WatchList(..)));
+    assert!(writes[3..].iter().all(|write| matches!(write, PlannedWrite::Marks(..))));
 }

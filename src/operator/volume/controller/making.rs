@@ -12,7 +12,6 @@ use crate::operator::pool_volume;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest_volume::LatestVolume;
 use crate::operator::volume::new_volume;
-use crate::operator::volume::persistent_volumes::claims;
 use crate::operator::write::Write;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 
@@ -83,7 +82,7 @@ impl ClusterVolumes {
             true => self.objects.persistent_volume_named(&wanted.name).await.map_err(unknown)?,
             false => None,
         };
-        if !named.is_some_and(|found| claims(&found, id, node)) {
+        if !new_volume::was_made(named.as_ref(), id) {
             new_volume::say(&mut object, now);
         }
         Ok(object)
