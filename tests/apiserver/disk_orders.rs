@@ -301,7 +301,7 @@ async fn the_verbs_cordon_a_disk_and_take_that_back_and_dry_they_write_nothing()
     let dry = uncordon(client(), disk.clone(), Run::Dry).await.expect("the disk is there");
     assert!(dry[0].contains("would uncordon") && spec().await.disks[&disk].cordon == Some(true), "{dry:?}");
     uncordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
-    assert_eq!(spec().await, before, "an entry without a choice is left");
+    assert_eq!(spec().await, before, "an entry stays that says nothing");
     offers(&stage, &name, 500).await;
     // One that no pool of a node has: it is somebody else's, or nobody's.
     for refused in [

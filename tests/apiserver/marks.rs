@@ -223,7 +223,7 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_of_a_node_made_anew_under_its_name_has_the_mark_of_the_node_and_then_that_of_its_disk() {
+async fn a_volume_of_a_node_that_is_created_again_has_the_mark_of_the_node_and_then_that_of_its_disk() {
     let cluster = cluster!(alone);
     let (stage, label, mut node) = offering(&cluster.client, 64).await;
     let client = &stage.client;
@@ -238,16 +238,16 @@ async fn a_volume_of_a_node_made_anew_under_its_name_has_the_mark_of_the_node_an
     let first = marked(client, &name, &["NodeGone"]).await;
 
     // Another machine with that name: it has none of the disks, and knows nothing of them.
-    let mut anew = SimNode::of(client, &host, json!({"sim": label}), FakeHost::default()).await;
+    let mut again = SimNode::of(client, &host, json!({"sim": label}), FakeHost::default()).await;
     ready(client, &host, "True").await;
     assert_eq!(marked(client, &name, &["DiskMissing"]).await, first, "it was never well in between");
     let object = stage.objects.get(&volume.id.to_string()).await.expect("it is kept");
     assert!(object.metadata.deletion_timestamp.is_none());
-    assert!(anew.pool().volumes().is_empty(), "it was made again");
+    assert!(again.pool().volumes().is_empty(), "it was made again");
     events(client, &name, "Mark", &["DiskMissing", "NodeGone"]).await;
     events(client, &name, "Unmark", &["NodeGone"]).await;
     // The old machine after all.
-    anew.kill().await;
+    again.kill().await;
     node.run(client);
     marked(client, &name, &[]).await;
     node.kill().await;

@@ -336,7 +336,7 @@ async fn a_volume_changed_meanwhile_is_looked_at_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_made_anew_under_its_name_in_the_middle_takes_the_reaction_back() {
+async fn a_node_that_is_created_again_under_its_name_in_the_middle_takes_the_reaction_back() {
     let cluster = cluster!(alone);
     let scene = Scene::new(&cluster).await;
     let (first, _) = scene.claim().await.expect("there");
