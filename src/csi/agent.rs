@@ -183,7 +183,7 @@ impl Agent for AgentService {
         });
         let outcome = adopted.await?.map_err(AdminError::from)?;
         let line = match (outcome, dry_run) {
-            (Change::AlreadySo, _) => format!("volume {id} needs no adoption"),
+            (Change::AlreadySo | Change::Kept, _) => format!("volume {id} needs no adoption"),
             (Change::Done, true) => format!("would make volume {id} usable"),
             (Change::Done, false) => format!("volume {id} is usable now"),
         };

@@ -17,16 +17,31 @@ use crate::host::chain;
 const ERASE_WAIT: Duration = Duration::from_secs(2);
 
 impl Pool {
-    /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
+    /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success. On a
+    /// disk that was given up and is back, too, but nothing is erased: who deleted it took the disk for dead.
     pub fn delete(&self, id: VolumeId) -> Result<Change, PoolError> {
         let may_be_called_deleted = self.may_be_called_deleted(id);
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
             return may_be_called_deleted.map(|()| Change::AlreadySo);
         }
-        let (member, _) = self.find_deletable(id)?;
+        let (_, view) = self.find_sound(id)?;
+        if view.given_up {
+            self.keep(&view);
+            return Ok(Change::Kept);
+        }
+        let (member, _) = self.find_usable(id)?;
         member.delete(id)?;
         self.note(&member);
         Ok(Change::Done)
+    }
+
+    /// Should its disk be adopted, nobody gets the volume unasked.
+    fn keep(&self, view: &VolumeView) {
+        if view.record.as_ref().is_some_and(|record| !record.found)
+            && let Err(error) = self.disown_volume(view.id)
+        {
+            tracing::warn!(volume = %view.id, error = %chain(&error), "the label does not say yet that it was deleted");
+        }
     }
 
     /// Grows a volume to at least `required` bytes.

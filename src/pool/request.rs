@@ -55,6 +55,8 @@ pub struct CreateRequest {
 pub enum Change {
     Done,
     AlreadySo,
+    /// Of a deletion: nothing is erased, as a person gave the disk up, and has not adopted it since.
+    Kept,
 }
 
 impl Selector {

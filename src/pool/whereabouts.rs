@@ -66,18 +66,6 @@ impl Pool {
     }
 
     pub(super) fn find_usable(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
-        let (member, view) = self.find_deletable(id)?;
-        match view.given_up {
-            false => Ok((member, view)),
-            true => {
-                let why = format!("{WAS_GIVEN_UP}: `localpool disk adopt {}` takes it back", view.disk);
-                Err(PoolError::DiskAway { id, disk: view.disk, why })
-            }
-        }
-    }
-
-    /// The same, also on a disk that was given up: who orders that its data is erased does not wait for a person.
-    pub(super) fn find_deletable(&self, id: VolumeId) -> Result<(Member, VolumeView), PoolError> {
         let found = self.find_sound(id);
         if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
             self.is_nowhere_else(id)?;
@@ -86,6 +74,10 @@ impl Pool {
         let disk = view.disk.clone();
         match (&view.record, view.standing.why_away()) {
             (None, _) => Err(PoolError::NotDescribed { id, disk }),
+            (Some(_), None) if view.given_up => {
+                let why = format!("{WAS_GIVEN_UP}: `localpool disk adopt {disk}` takes it back");
+                Err(PoolError::DiskAway { id, disk, why })
+            }
             (Some(record), _) if record.found => Err(PoolError::Found { id }),
             (Some(_), Some(why)) => Err(PoolError::DiskAway { id, disk, why }),
             (Some(_), None) => Ok((member, view)),

@@ -106,9 +106,7 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     assert!(note.contains(disk.as_str()) && note.contains("not erased"), "{note}");
     node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
     node.pool().nudge();
-    stage
-        .see(volume, "found", |object| object.status.as_ref().is_some_and(|status| status.phase == Phase::Found))
-        .await;
+    until("it is held", async || node.pool().volume(volume).ok()).await;
     let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
     assert!(matches!(refused, Error::Exhausted(_)), "nobody decided that it is used again: {refused:?}");
 
@@ -126,10 +124,46 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     .await;
     let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
     assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
-    assert!(node.pool().usable(volume).is_err());
+    assert!(node.pool().usable(volume).is_err() && stage.is_gone(volume).await);
     order(&stage, &name, &disk, json!("Adopt")).await;
     is_so(&stage, &name, OrderState::Done, &volume.to_string()).await;
+    stage.see(volume, "found", is_found).await;
     offers(&stage, &name, 300).await;
+    node.kill().await;
+}
+
+fn is_found(object: &PoolVolume) -> bool {
+    object.status.as_ref().is_some_and(|status| status.phase == Phase::Found)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_ends_and_erases_nothing_on_a_disk_that_was_given_up_and_came_back_before_it() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, disk) = (node.name.clone(), disk_of(&node));
+    let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.pool().nudge();
+    until("it is missing", async || (node.pool().disk_views()[0].standing == Standing::Missing).then_some(())).await;
+    order(&stage, &name, &disk, json!("GiveUp")).await;
+    is_so(&stage, &name, OrderState::Done, "gave up").await;
+    node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
+    node.pool().nudge();
+    until("it is held", async || node.pool().volume(volume).ok().filter(|view| view.given_up)).await;
+    let uid = stage.see(volume, "there", |_| true).await.metadata.uid.expect("stored");
+    stage.volumes.delete(volume).await.expect("nobody waits for the disk");
+    assert!(stage.is_gone(volume).await);
+    let not_erased = async || events(&stage, &uid).await.into_iter().find(|(reason, _)| reason == "VolumeNotErased x1");
+    let (_, note) = until("an Event that its data is still there", not_erased).await;
+    assert!(note.contains(disk.as_str()) && note.contains("the data stays on it"), "{note}");
+    node.kill().await;
+    node.run(&stage.client);
+    until("it is held", async || node.pool().volume(volume).ok().filter(|view| view.given_up)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(stage.is_gone(volume).await, "its object would be asked for again");
+    assert_eq!(node.pool().disk_views()[0].erasing, 0);
+    order(&stage, &name, &disk, json!("Adopt")).await;
+    stage.see(volume, "found", is_found).await;
     node.kill().await;
 }
 
@@ -250,10 +284,8 @@ async fn a_volume_whose_disk_moved_to_another_node_says_conflict_until_its_objec
     let reasons = |object: &PoolVolume| -> Vec<String> {
         object.status.iter().flat_map(|status| &status.health).map(|entry| entry.reason.clone()).collect()
     };
-    let all_say = |object: &PoolVolume| {
-        conflict(object).is_some()
-            && ["Conflict", "DiskMissing"].iter().all(|word| reasons(object).contains(&(*word).to_owned()))
-    };
+    let all_say =
+        |object: &PoolVolume| conflict(object).is_some() && reasons(object) == ["DiskElsewhere", "DiskMissing"];
     let seen = stage.see(volume, "in conflict", all_say).await;
     let message = conflict(&seen).expect("it says so");
     assert!(message.contains(&name) && message.contains(disk.as_str()), "{message}");
@@ -275,7 +307,7 @@ async fn a_volume_whose_disk_moved_to_another_node_says_conflict_until_its_objec
         stage.objects.get_opt(&volume.to_string()).await.expect("an answer").filter(is_there)
     })
     .await;
-    assert!(!reasons(&found).contains(&"Conflict".to_owned()), "{found:?}");
+    assert!(!reasons(&found).contains(&"DiskElsewhere".to_owned()), "{found:?}");
     from.kill().await;
     to.kill().await;
 }

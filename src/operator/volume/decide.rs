@@ -14,7 +14,7 @@ pub enum OnDisk<'a> {
     Nothing,
     /// It may be on a disk that cannot be asked now: the one that the object names, or one that had it.
     DiskAway,
-    /// It was on a disk that a person gave up while the disk was away.
+    /// It was on a disk that a person gave up while the disk was away; should that be back, it is held with the volume.
     GivenUp,
     /// A disk cannot be asked, and nothing is known of its volumes: a volume may still be made, but none is called
     /// deleted.

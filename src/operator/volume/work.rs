@@ -21,7 +21,7 @@ use crate::operator::event::EventNote;
 use crate::operator::event_queue::EventSubject;
 use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
-use crate::pool::{Doubt, Pool, PoolError, VolumeView};
+use crate::pool::{Change, Doubt, Pool, PoolError, VolumeView, WAS_GIVEN_UP};
 use crate::volume::VolumeId;
 
 /// The interval at which an agent looks whether space has been zeroed.
@@ -106,6 +106,9 @@ impl VolumeReconcile {
             (_, view) => view,
         };
         let on_disk = match (&view, &doubt) {
+            // A deletion ends though nothing is erased: written again, its object would bring it back. That waits for a
+            // person to adopt the disk.
+            (Some(view), _) if object.is_none() && view.given_up && view.conflict.is_none() => OnDisk::GivenUp,
             (Some(view), _) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
             (None, Doubt::Of(_)) => OnDisk::DiskAway,
             (None, Doubt::GivenUp(_)) => OnDisk::GivenUp,
@@ -189,7 +192,13 @@ impl VolumeReconcile {
             .await?;
         self.operator.pool_changed();
         match deleted {
-            Ok(_) => self.let_go(object).await,
+            Ok(Change::Kept) => {
+                let disk = object.status.as_ref().and_then(|status| status.disk.as_ref());
+                let disk = disk.map_or_else(|| "its disk".to_owned(), |disk| format!("disk {disk}"));
+                self.report_not_erased(object, &format!("{disk} {WAS_GIVEN_UP}; the data stays on it"));
+                self.let_go(object).await
+            }
+            Ok(Change::Done | Change::AlreadySo) => self.let_go(object).await,
             Err(error) => {
                 let refusal = Refusal::of(&error, &self.operator.node);
                 tracing::warn!(volume = self.name(), error = refusal.message, "the volume cannot be deleted yet");

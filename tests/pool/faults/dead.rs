@@ -219,17 +219,29 @@ fn a_disk_that_was_given_up_is_held_when_it_is_back_until_a_person_adopts_it_wha
 }
 
 #[test]
-fn what_is_ordered_deleted_on_a_disk_that_was_given_up_and_is_back_is_erased_and_nothing_else() {
+fn what_is_ordered_deleted_on_a_disk_that_was_given_up_and_is_back_is_not_erased_before_a_person_adopts_the_disk() {
     let host = Arc::new(FakeHost::default());
     let (mut node, disk, _) = back(&host);
+    let data = node.pool.volume(id("a")).expect("it is here");
+    for again in [false, true] {
+        assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::Kept, "{again}");
+    }
+    node.pool.work_until_idle().expect("nothing to erase");
+    assert!(is_held(&node), "{:?}", node.pool.disk_views());
+    assert_eq!(node.pool.disk_views()[0].erasing, 0);
+    let refused = node.agent.verb(&release(disk.as_str(), Run::Real)).expect_err("its data is there");
+    assert!(chain(&refused).contains("1 volume"), "{}", chain(&refused));
+
+    node.agent.verb(&adopt(disk.as_str(), Run::Real)).expect("taken back");
+    node.passes().expect("looks");
+    let found = node.pool.volume(id("a")).expect("its data is there");
+    assert_eq!(found.size, data.size);
+    assert!(found.record.is_some_and(|record| record.found), "its deletion was ordered: it is given to nobody");
+    node.pool.adopt_volume(id("a")).expect("a person wants it gone");
     assert_eq!(node.pool.delete(id("a")).expect("it is here"), Change::Done);
     node.pool.work_until_idle().expect("erased");
     assert!(node.pool.volumes().is_empty());
-    node.passes().expect("looks");
-    assert_eq!(node.pool.disk_views()[0].cordon, Some(Cordon::GivenUp));
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("nothing is on it");
-    node.passes().expect("looks");
-    assert!(node.pool.disk_views().is_empty(), "it is claimed again");
 }
 
 #[test]
@@ -307,7 +319,8 @@ fn giving_up_is_a_verb_of_its_own_that_does_nothing_to_a_disk_that_is_here() {
     let before = platter.content();
     for text in [disk.as_str(), "/dev/fake0"] {
         let error = node.agent.verb(&give_up(text, Run::Real)).expect_err("it is here, and empty").to_string();
-        assert!(error.contains("is not missing"), "{error}");
+        assert!(error.contains("is not missing") && error.contains("by its id in status.disks"), "{error}");
+        assert!(!error.contains("which was") && !error.contains("unplug"), "it may be a healthy disk: {error}");
     }
     assert!(platter.content() == before, "it was written");
     host.unplug("fake0");
