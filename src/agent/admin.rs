@@ -29,7 +29,11 @@ pub enum AdminError {
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
     NotAdoptable { disk: String, why: String },
-    #[error("{disk}, which was {}, is not missing: {why}; to give it up, unplug it first", at.display())]
+    #[error(
+        "{disk} ({}) is not missing: {why}; only a missing disk is given up: name it by its id in status.disks of the \
+         DevicePool",
+        at.display()
+    )]
     Here { disk: DiskId, at: PathBuf, why: String },
     #[error("this node has no disk {disk}, and the API server does not report whether a volume of this node is on it")]
     VolumesNotRead {

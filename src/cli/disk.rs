@@ -27,7 +27,7 @@ pub enum DiskCommand {
     /// Release a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
     Release(DiskArgs),
     /// Stop waiting for a disk that is missing, and for its volumes; a disk that is here is never given up
-    GiveUp(DiskArgs),
+    GiveUp(GiveUpArgs),
     /// Take over a disk: one with another node's label, one that was released, one that was given up and is back, or a disputed bare device
     Adopt(DiskArgs),
 }
@@ -57,6 +57,15 @@ pub struct DiskArgs {
     how: HowArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct GiveUpArgs {
+    /// Id of the disk, as status.disks of its DevicePool has it
+    #[arg(value_name = "ID")]
+    disk: String,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
 impl DiskCommand {
     pub fn run(self) -> Result<()> {
         match self {
@@ -68,7 +77,7 @@ impl DiskCommand {
                 disk.print(|local, disk, run| ask::locate_disk(local, disk, lit, run))
             }
             Self::Release(args) => args.print(ask::release_disk),
-            Self::GiveUp(args) => args.print(ask::give_up_disk),
+            Self::GiveUp(GiveUpArgs { disk, how }) => DiskArgs { disk, how }.print(ask::give_up_disk),
             Self::Adopt(args) => args.print(ask::adopt_disk),
         }
     }

@@ -199,7 +199,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let head = "disk gpt-1 (/dev/sda\\u{1b}): DiskMissing, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    disk gpt-1 is not there"]);
-        assert!(lines[2].contains("localpool disk release") && lines.len() == 3, "{text}");
+        assert!(lines[2].contains("localpool disk give-up") && lines.len() == 3, "{text}");
         let json = render(&sick, &[], Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));

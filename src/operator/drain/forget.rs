@@ -5,16 +5,16 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::all_of;
+use super::objects::{all_of, named_by};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::NodeName;
+use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool::agent_life::silence;
-use crate::operator::volume::abandon;
+use crate::operator::volume::{give_up, given_up_words};
 use crate::operator::write::Write;
-use crate::volume::VolumeId;
 
 /// Forgets a node, or says what that would mean. Refuses while the Node exists, or an agent that would write all of it
 /// again. Stopped in between, it goes on when it is called again.
@@ -31,22 +31,26 @@ pub async fn forget(client: Client, node: NodeName, run: Run) -> Result<Vec<Stri
     if pool.as_ref().is_some_and(|pool| silence(pool).is_none()) {
         return refused(format!(
             "node {node} is not forgotten: the condition Ready of its DevicePool is not Unknown, so its agent answers, or the \
-             controller has not seen yet that it does not"
+             controller has not seen yet that it does not: wait a minute after the deletion of the Node, and look at the alert \
+             LocalpoolNoController"
         ));
     }
     let volumes = volumes_of(client.clone(), &node).await?;
     if pool.is_none() && volumes.is_empty() {
         return refused(format!("nothing is known of a node {node}: it has no DevicePool and no PoolVolumes"));
     }
+    let named = named_by(client.clone(), &volumes).await?;
     let mut lines = Vec::new();
-    for id in volumes {
-        lines.extend(abandon(client.clone(), id, run).await?);
+    for volume in &volumes {
+        give_up(client.clone(), volume, run).await.map_err(|error| after(&lines, error))?;
+        let persistent = named.get(&volume.name_any()).map(|persistent| persistent.name_any());
+        lines.extend(given_up_words(volume, persistent.as_deref(), run));
     }
     if let Some(pool) = pool {
         lines.push(match run {
             Run::Dry => format!("would delete DevicePool {node}"),
             Run::Real => {
-                delete(&pools, &pool).await?;
+                delete(&pools, &pool).await.map_err(|error| after(&lines, error))?;
                 format!("deleted DevicePool {node}")
             }
         });
@@ -58,16 +62,19 @@ pub async fn forget(client: Client, node: NodeName, run: Run) -> Result<Vec<Stri
     Ok(lines)
 }
 
-async fn volumes_of(client: Client, node: &NodeName) -> Result<Vec<VolumeId>, OperatorError> {
+/// An error beside what was done before it: the objects of that are gone, and nobody can read it again.
+fn after(lines: &[String], error: OperatorError) -> OperatorError {
+    match lines {
+        [] => error,
+        lines => OperatorError::Refused(format!("{}; then: {}", lines.join("; "), chain(&error))),
+    }
+}
+
+async fn volumes_of(client: Client, node: &NodeName) -> Result<Vec<PoolVolume>, OperatorError> {
     let volumes: Api<PoolVolume> = Api::all(client);
     let here = format!("spec.node={node}");
     let fetch = async |params: ListParams| within("listing PoolVolumes", volumes.list(&params.fields(&here))).await;
-    let found = all_of(fetch, |volume: &PoolVolume| volume.spec.node == *node).await?;
-    let id = |volume: PoolVolume| {
-        let name = volume.name_any();
-        name.parse().map_err(|_| OperatorError::Refused(format!("the name of PoolVolume {name} is no id of a volume")))
-    };
-    found.into_iter().map(id).collect()
+    all_of(fetch, |volume: &PoolVolume| volume.spec.node == *node).await
 }
 
 async fn delete(pools: &Api<DevicePool>, pool: &DevicePool) -> Result<(), OperatorError> {
@@ -77,5 +84,22 @@ async fn delete(pools: &Api<DevicePool>, pool: &DevicePool) -> Result<(), Operat
     let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
     match Write::of(within(&format!("deleting DevicePool {name}"), pools.delete(&name, &params)).await)? {
         Write::Done(_) | Write::Changed => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_was_given_up_before_it_and_what_is_left_to_do() {
+        let error = || OperatorError::Refused("PoolVolume b changed meanwhile".to_owned());
+        let lines = ["gave up volume a".to_owned(), "PersistentVolume pv-a still names it".to_owned()];
+        let said = after(&lines, error()).to_string();
+        assert_eq!(
+            said,
+            "gave up volume a; PersistentVolume pv-a still names it; then: PoolVolume b changed meanwhile"
+        );
+        assert_eq!(after(&[], error()).to_string(), error().to_string());
     }
 }

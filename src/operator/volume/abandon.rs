@@ -7,6 +7,7 @@ use kube::{Api, Client, ResourceExt as _};
 use super::objects::VolumeApi;
 use super::order::{OrderProgress, abandoned};
 use crate::agent::Run;
+use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::NodeObject;
@@ -17,37 +18,47 @@ use crate::volume::VolumeId;
 pub async fn abandon(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>, OperatorError> {
     let objects = VolumeApi::new(client.clone());
     let name = id.to_string();
-    let refused = |words: String| Err(OperatorError::Refused(words));
     let Some(object) = objects.get(&name).await? else {
-        return refused(format!("there is no PoolVolume {id}"));
+        return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
-    let node = &object.spec.node;
+    give_up(client, &object, run).await?;
+    let persistent = objects.persistent_volume(&name).await?.map(|persistent| persistent.name_any());
+    Ok(given_up_words(&object, persistent.as_deref(), run))
+}
+
+/// Deletes the object of a volume whose node was deleted, or only looks whether that may be done.
+pub async fn give_up(client: Client, object: &PoolVolume, run: Run) -> Result<(), OperatorError> {
+    let objects = VolumeApi::new(client.clone());
+    let (id, node) = (object.name_any(), &object.spec.node);
     let nodes: Api<Node> = Api::all(client);
     let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?;
-    if let OrderProgress::Waits { message, .. } = abandoned(&object, NodeObject::of(found)) {
-        return refused(format!("volume {id} is not given up: {message}"));
+    if let OrderProgress::Waits { message, .. } = abandoned(object, NodeObject::of(found)) {
+        return Err(OperatorError::Refused(format!("volume {id} is not given up: {message}")));
     }
-    let claim = object.spec.volume_name.clone();
-    let mut lines = vec![match run {
-        Run::Dry => format!("would give up volume {id} ({claim}) of the deleted node {node}"),
-        Run::Real => format!("gave up volume {id} ({claim}) of the deleted node {node}"),
-    }];
-    if run == Run::Real {
-        let again = || refused(format!("PoolVolume {id} changed meanwhile: run this again"));
-        match objects.delete(&object).await? {
-            Write::Changed => return again(),
-            Write::Done(Some(held)) => match objects.let_go(&held).await? {
-                Write::Changed => return again(),
-                Write::Done(()) => {}
-            },
-            Write::Done(None) => {}
-        }
+    if run == Run::Dry {
+        return Ok(());
     }
-    if let Some(persistent) = objects.persistent_volume(&name).await? {
-        let name = persistent.name_any();
-        lines.push(format!(
-            "PersistentVolume {name} still names it: delete its claim, and the PersistentVolume is deleted too"
-        ));
+    let again = || Err(OperatorError::Refused(format!("PoolVolume {id} changed meanwhile: run this again")));
+    match objects.delete(object).await? {
+        Write::Changed => again(),
+        Write::Done(None) => Ok(()),
+        Write::Done(Some(held)) => match objects.let_go(&held).await? {
+            Write::Changed => again(),
+            Write::Done(()) => Ok(()),
+        },
     }
-    Ok(lines)
+}
+
+/// What was done, or would be, and what is left to do for the PersistentVolume that names the volume.
+pub fn given_up_words(object: &PoolVolume, persistent: Option<&str>, run: Run) -> Vec<String> {
+    let (id, claim, node) = (object.name_any(), &object.spec.volume_name, &object.spec.node);
+    let what = format!("volume {id} ({claim}) of the deleted node {node}");
+    let still = persistent.map(|name| {
+        format!("PersistentVolume {name} still names it: delete its claim, and the PersistentVolume is deleted too")
+    });
+    let done = match run {
+        Run::Dry => format!("would give up {what}"),
+        Run::Real => format!("gave up {what}"),
+    };
+    [done].into_iter().chain(still).collect()
 }

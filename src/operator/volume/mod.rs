@@ -44,6 +44,6 @@ pub(in crate::operator) mod status;
 pub(in crate::operator) mod volume_health;
 mod work;
 
-pub use abandon::abandon;
+pub use abandon::{abandon, give_up, given_up_words};
 pub use erase::erase;
 pub use manifest::{ClaimName, ManifestRequest, manifest};
