@@ -113,9 +113,14 @@ macro_rules! reasons {
 }
 
 reasons! {
+    // Before what the node that lost the disk finds: a person who read that one first would give the disk up for dead.
+    DiskElsewhere: Volume, Cluster, Inaccessible, AT_ONCE,
+        "Another node has the disk of the volume than the one that the PoolVolume names.",
+        "The disk was moved, or is a copy. docs/troubleshooting.md, \"A disk moves to another node\", has the steps. It \
+         is not dead: nothing of it is lost.";
     DiskMissing: Disk, Pool, Inaccessible, AT_ONCE,
         "The node does not have the disk now.",
-        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead: `localpool disk release`, or \
+        "Plug it in again, or find out why the kernel lost it (`dmesg`). If it is dead: `localpool disk give-up`, or \
          the order GiveUp, as docs/troubleshooting.md, \"A disk is missing, and stays so\", says.";
     DiskNotReady: Disk, Pool, Inaccessible, AT_ONCE,
         "The disk is there and cannot be used. The message says why.",
@@ -259,8 +264,8 @@ impl HealthReason {
     }
 
     /// Whether a disk takes no new volumes because of it: the disk says itself that it will not keep data, or says
-    /// nothing, or its array has no redundancy any more. Wear does not count: in a fleet of one age all disks reach it at once, long before they fail. Nor does
-    /// what comes and goes.
+    /// nothing, or its array has no redundancy any more. Wear does not count: in a fleet of one age all disks reach it at
+    /// once, long before they fail. Nor does what comes and goes.
     pub fn cordons(&self) -> bool {
         matches!(
             self,
@@ -296,6 +301,7 @@ impl HealthReason {
             | Self::DiskTemperature
             | Self::BackgroundWorkFails
             | Self::Conflict
+            | Self::DiskElsewhere
             | Self::NotDescribed
             | Self::WrongDevice
             | Self::DeviceReadOnly

@@ -38,7 +38,7 @@ pub const HEALTHY: &str = "Healthy";
 pub const NODE_GONE: &str = "NodeGone";
 /// Type of the condition of a volume whose agent does not answer.
 pub const AGENT_SILENT: &str = "AgentSilent";
-/// Type of the condition, and reason, of a volume whose disk another node has as well, or has now.
+/// Type of the condition of a volume whose disk another node has: `HealthReason::DiskElsewhere`.
 pub const CONFLICT: &str = "Conflict";
 /// Type of the condition of a volume that no PersistentVolume has named for a while.
 pub const UNCLAIMED: &str = "Unclaimed";

@@ -108,6 +108,7 @@ fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
         assert_eq!(of_marked, wanted, "{}", row.word);
         let wanted = match (row.word, row.severity) {
             ("Conflict", _) => "LocalpoolVolumeInConflict",
+            ("DiskElsewhere", _) => "LocalpoolVolumeElsewhere",
             ("NodeGone", _) => "LocalpoolVolumeWithoutNode",
             ("NotMountPoint" | "WrongDevice", _) => "LocalpoolVolumeNotMounted",
             (_, Severity::Degraded) => "LocalpoolVolumeDegraded",

@@ -1,7 +1,8 @@
 //! That a volume was not made before: the controller has looked for its PersistentVolume right before it made the object,
 //! and says so in it. Pure.
 //!
-//! An object that somebody restores from a backup has the same words, and is younger than they are.
+//! An object that somebody restores from a backup has the same words, and is younger than they are. One
+//! of a snapshot of etcd keeps its creation time, and passes for new.
 
 use jiff::{SignedDuration, Timestamp};
 

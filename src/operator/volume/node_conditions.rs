@@ -6,10 +6,11 @@ use kube::runtime::events::EventType;
 
 use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
 use crate::device::NodeName;
+use crate::health::HealthReason;
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, never_accepted};
-use crate::operator::volume::volume_health::{found, healths, is_of_node, state};
+use crate::operator::volume::volume_health::{found, healths, is_by_controller, state};
 
 /// What happens to the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +63,16 @@ pub fn decide(
         (NodeLife::Silent(ready), _) => Some(agent_silent(volume, ready)),
         (NodeLife::Answers, _) => None,
     };
-    let moved = elsewhere.map(|elsewhere| conflict(volume, elsewhere, &status.conditions));
+    let moved = elsewhere.map(|elsewhere| disk_elsewhere(volume, elsewhere, &status.conditions));
     let next: Vec<Condition> = of_node.into_iter().chain(moved).collect();
-    let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_of_node(condition)).collect();
+    let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_by_controller(condition)).collect();
     if present.iter().map(|condition| words(condition)).eq(next.iter().map(words)) {
         return None;
     }
     let is_gone = |condition: &Condition| condition.type_ == NODE_GONE;
     let was_gone = present.iter().any(|condition| is_gone(condition));
     let event = event(volume, was_gone, next.iter().any(is_gone));
-    let is_of_others = |condition: &&Condition| !is_of_node(condition) && condition.type_ != HEALTHY;
+    let is_of_others = |condition: &&Condition| !is_by_controller(condition) && condition.type_ != HEALTHY;
     let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
     let (health, healthy) = healths(status, &found(status), &conditions);
     conditions.insert(0, healthy);
@@ -104,14 +105,14 @@ fn agent_silent(volume: &PoolVolume, ready: &Condition) -> Condition {
 }
 
 /// Nobody uses it on the other node, whose agent acts only on objects that name it.
-fn conflict(volume: &PoolVolume, elsewhere: &NodeName, before: &[Condition]) -> Condition {
+fn disk_elsewhere(volume: &PoolVolume, elsewhere: &NodeName, before: &[Condition]) -> Condition {
     let node = &volume.spec.node;
     let disk = volume.status.as_ref().and_then(|status| status.disk.as_ref()).map_or("its disk", |disk| disk.as_str());
     let message = format!(
         "disk {disk} is in the pool of node {elsewhere}, and this object names node {node}: nobody uses the volume there until \
          this object is gone. If the disk was moved: docs/troubleshooting.md, \"A disk moves to another node\""
     );
-    condition(before, CONFLICT, true, "DiskElsewhere", message, volume.metadata.generation)
+    condition(before, CONFLICT, true, HealthReason::DiskElsewhere.word(), message, volume.metadata.generation)
 }
 
 fn event(volume: &PoolVolume, was_gone: bool, is_gone: bool) -> Option<EventNote> {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_whose_disk_another_node_has_is_in_conflict_once_beside_what_the_agent_finds_until_that_ends() {
+    fn a_volume_whose_disk_another_node_has_says_so_once_and_before_what_the_agent_finds_until_that_ends() {
         let mut volume = in_phase(Phase::Ready);
         let agent_writes = |volume: &mut PoolVolume| {
             let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
@@ -257,9 +258,7 @@ mod tests {
             assert_eq!(decide(volume, NodeLife::Answers, elsewhere, KEEP), None, "once");
         };
         write(&mut volume, Some(&other));
-        let (worst, mut all) = healthy(&volume);
-        all.sort();
-        assert_eq!(all, ["Conflict", "DiskMissing"], "{worst}");
+        assert_eq!(healthy(&volume), shows("DiskElsewhere", &["DiskElsewhere", "DiskMissing"]), "it is not dead");
         assert!(!agent_writes(&mut volume), "it says the same");
         write(&mut volume, None);
         assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));

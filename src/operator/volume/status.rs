@@ -10,7 +10,7 @@ use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
 use crate::operator::pool_volume::HEALTHY;
-use crate::operator::volume::volume_health::{healths, is_reason_of_node, state};
+use crate::operator::volume::volume_health::{healths, is_reason_by_controller, state};
 use crate::operator::{bytes::signed, event::EventNote, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
@@ -164,9 +164,9 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
-/// The status as it is written: with the word for people, and the conditions of others unchanged. The agent is the one writer of this status but for conditions of
-/// the leader: those of the node (`pool_volume::NODE_GONE`, `AGENT_SILENT`), which say that the Node object is gone, or
-/// that the agent does not answer, and that no PersistentVolume names the volume (`UNCLAIMED`). An agent that lives on
+/// The status as it is written: with the word for people, and the conditions of others unchanged. The agent is the one
+/// writer of this status but for the conditions of the leader (`pool_volume::NODE_GONE`, `AGENT_SILENT`, `CONFLICT`,
+/// `UNCLAIMED`, `ORDER_DONE`). An agent that lives on
 /// while its Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and
 /// the leader would write it again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
@@ -180,7 +180,7 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
 /// What is new in the health of a volume.
 pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
     // What the controller knows of the node is no news of the volume.
-    let is_of_agent = |entry: &HealthEntry| !is_reason_of_node(&HealthReason::from(entry.reason.clone()));
+    let is_of_agent = |entry: &HealthEntry| !is_reason_by_controller(&HealthReason::from(entry.reason.clone()));
     let health = |object: &PoolVolume| -> Vec<HealthEntry> {
         let all = object.status.iter().flat_map(|status| &status.health);
         all.filter(|entry| is_of_agent(entry)).cloned().collect()

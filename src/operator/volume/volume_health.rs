@@ -12,22 +12,24 @@ use crate::operator::condition::condition;
 use crate::operator::health;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, unhealthy};
 
-/// Whether it is one that the controller writes because of the volume's node, or of another one.
-pub fn is_of_node(condition: &KubeCondition) -> bool {
+/// Whether the controller writes it, because of the volume's node or of another one.
+pub fn is_by_controller(condition: &KubeCondition) -> bool {
     [NODE_GONE, AGENT_SILENT, CONFLICT].contains(&condition.type_.as_str())
 }
 
-/// Whether only these conditions give a reason.
-pub fn is_reason_of_node(reason: &HealthReason) -> bool {
-    matches!(reason, HealthReason::AgentSilent | HealthReason::NodeNotReady | HealthReason::NodeGone)
+/// Whether only these conditions give the reason: no agent finds it.
+pub fn is_reason_by_controller(reason: &HealthReason) -> bool {
+    matches!(
+        reason,
+        HealthReason::AgentSilent | HealthReason::NodeNotReady | HealthReason::NodeGone | HealthReason::DiskElsewhere
+    )
 }
 
-/// What the controller says of the node, as findings.
-fn findings_of_node(conditions: &[KubeCondition]) -> impl Iterator<Item = Finding> {
-    let set = conditions.iter().filter(|condition| is_of_node(condition) && condition.status == "True");
+/// What the controller says, as findings.
+fn findings_by_controller(conditions: &[KubeCondition]) -> impl Iterator<Item = Finding> {
+    let set = conditions.iter().filter(|condition| is_by_controller(condition) && condition.status == "True");
     set.map(|condition| {
-        let is_reason = [NODE_GONE, CONFLICT].contains(&condition.type_.as_str());
-        let word = if is_reason { &condition.type_ } else { &condition.reason };
+        let word = if condition.type_ == NODE_GONE { &condition.type_ } else { &condition.reason };
         let since = Some(condition.last_transition_time.0);
         Finding { since, ..Finding::new(HealthReason::from(word.to_owned()), condition.message.clone()) }
     })
@@ -36,22 +38,18 @@ fn findings_of_node(conditions: &[KubeCondition]) -> impl Iterator<Item = Findin
 /// What the agent of a volume has found, as its status shows it.
 pub fn found(status: &PoolVolumeStatus) -> Condition {
     let all = unhealthy(status);
-    // The agent finds conflicts as well, between disks of its own.
-    let is_said = |finding: &Finding| {
-        status.conditions.iter().any(|condition| is_of_node(condition) && condition.message == finding.message)
-    };
-    let of_agent = all.findings().iter().filter(|finding| !is_reason_of_node(&finding.reason) && !is_said(finding));
+    let of_agent = all.findings().iter().filter(|finding| !is_reason_by_controller(&finding.reason));
     Condition::of(of_agent.cloned().collect())
 }
 
-/// The list and the condition Healthy: what was `found`, and what `conditions` say of the node. What was there
+/// The list and the condition Healthy: what was `found`, and what the controller says in `conditions`. What was there
 /// `before` keeps its time.
 pub fn healths(
     before: &PoolVolumeStatus,
     found: &Condition,
     conditions: &[KubeCondition],
 ) -> (Vec<HealthEntry>, KubeCondition) {
-    let now = Condition::of(found.findings().iter().cloned().chain(findings_of_node(conditions)).collect());
+    let now = Condition::of(found.findings().iter().cloned().chain(findings_by_controller(conditions)).collect());
     let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
     let healthy = condition(&before.conditions, HEALTHY, now.is_healthy(), now.word(), message, None);
     (health::entries(&before.health, &now), healthy)
