@@ -23,7 +23,8 @@ fn each_test_that_a_page_names_is_in_its_file() {
         }
         assert!(count >= least, "{page} names only {count} tests");
         let cells = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| the proposal"));
-        let without = cells.filter(|line| !line.contains(".rs`") && !line.contains("not "));
+        let without = cells
+            .filter(|line| !line.contains(".rs`") && !line.contains("not applicable") && !line.contains("not done"));
         assert_eq!(without.collect::<Vec<_>>(), [""; 0], "{page}: no test, and no reason for that");
     }
 }

@@ -3,13 +3,16 @@
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::next_steps::{no_disk, of_several};
-use super::objects::pools_with;
+use super::holder::{disk_status, holder};
+use super::objects::{pools_with, write_choice};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskChoice};
 use crate::device::DiskId;
+use crate::health::HealthReason;
 use crate::operator::error::OperatorError;
-use crate::operator::write::{self, Write};
+
+/// How the reason of a cordon begins that nobody's choice covers (`Cordon::GivenUp`).
+const GIVEN_UP: &str = "GivenUp";
 
 /// No new volumes on this disk, whatever its health.
 pub async fn cordon(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>, OperatorError> {
@@ -21,7 +24,7 @@ pub async fn cordon(client: Client, disk: DiskId, run: Run) -> Result<Vec<String
         (true, _) => format!("{of} is cordoned already"),
         (false, Run::Dry) => format!("would cordon {of}"),
         (false, Run::Real) => {
-            write(&pools, &pool, &disk, json!({"cordon": true})).await?;
+            write_choice(&pools, &pool, &disk, json!({"cordon": true})).await?;
             format!("cordoned {of}")
         }
     };
@@ -36,48 +39,88 @@ pub async fn cordon(client: Client, disk: DiskId, run: Run) -> Result<Vec<String
 pub async fn uncordon(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>, OperatorError> {
     let pools: Api<DevicePool> = Api::all(client);
     let pool = pool_of(&pools, &disk).await?;
-    let of = format!("disk {disk} of node {}", pool.name_any());
     let choice = pool.spec.disks.get(&disk).cloned().unwrap_or_default();
-    let first = match (choice.cordon, run) {
-        (None, _) => format!("{of} is not cordoned by a person"),
-        (Some(_), Run::Dry) => format!("would uncordon {of}"),
-        (Some(_), Run::Real) => {
-            let is_all = DiskChoice { cordon: None, ..choice.clone() } == DiskChoice::default();
-            write(&pools, &pool, &disk, if is_all { Value::Null } else { json!({"cordon": null}) }).await?;
-            format!("uncordoned {of}")
-        }
-    };
-    let closed = choice.order.filter(|order| order.closes());
-    let ordered =
-        closed.map(|order| format!("{order:?} is ordered for it: as long as this is so, it takes no new volumes"));
-    let end = "its health decides whether it takes new volumes; `cordon: false` in spec.disks of the DevicePool opens it \
-               whatever its health";
-    Ok([first].into_iter().chain(ordered).chain([end.to_owned()]).collect())
+    if choice.cordon.is_some() && run == Run::Real {
+        let is_all = DiskChoice { cordon: None, ..choice } == DiskChoice::default();
+        let choice = if is_all { Value::Null } else { json!({"cordon": null}) };
+        write_choice(&pools, &pool, &disk, choice).await?;
+    }
+    Ok(uncordoned_words(&pool, &disk, run))
 }
 
-async fn write(pools: &Api<DevicePool>, pool: &DevicePool, disk: &DiskId, choice: Value) -> Result<(), OperatorError> {
-    let name = pool.name_any();
-    // Of the object that was seen, whatever else anybody writes into it meanwhile.
-    let change = json!({ "metadata": {"uid": pool.uid()}, "spec": {"disks": {disk.as_str(): choice}} });
-    match write::patch(pools, &name, &format!("changing DevicePool {name}"), change).await? {
-        Write::Done(_) => Ok(()),
-        Write::Changed => Err(OperatorError::Refused(format!("DevicePool {name} changed meanwhile: run this again"))),
-    }
+/// What is, or would be, done to the disk of `pool` as it was before, and whether it takes new volumes then.
+fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
+    let of = format!("disk {disk} of node {}", pool.name_any());
+    let choice = pool.spec.disks.get(disk);
+    let chosen = choice.and_then(|choice| choice.cordon);
+    let first = match chosen {
+        None => format!("{of} is not cordoned by a person"),
+        Some(true) => format!("{} {of}", run.tense("uncordon", "uncordoned")),
+        Some(false) => format!("{} what opened {of} whatever its health", run.tense("remove", "removed")),
+    };
+    let of_node = pool.spec.cordon.then(|| "its whole node is cordoned, by spec.cordon of the DevicePool".to_owned());
+    let ordered = choice.and_then(|choice| choice.order).filter(|order| order.closes());
+    let ordered = ordered.map(|order| format!("{order:?} is ordered for it"));
+    let status = disk_status(pool, disk);
+    // What a person chose covers what else would cordon it, but for that it was given up.
+    let said = status.and_then(|status| status.cordon.clone());
+    let said = said.filter(|words| chosen.is_none() && ordered.is_none() || words.starts_with(GIVEN_UP));
+    let is_said = said.is_some();
+    let health = status.into_iter().flat_map(|status| &status.health);
+    let unfit = health.filter(|entry| !is_said && HealthReason::from(entry.reason.clone()).cordons());
+    let unfit = unfit.map(|entry| format!("{}: {}", entry.reason, entry.message));
+    let why: Vec<String> = of_node.into_iter().chain(ordered).chain(said).chain(unfit).collect();
+    let last = match &why[..] {
+        [] => "nothing that its DevicePool says now keeps new volumes from it".to_owned(),
+        why => format!("it takes no new volumes: {}", why.join("; ")),
+    };
+    vec![first, last]
 }
 
 /// The one pool that has the disk.
 async fn pool_of(pools: &Api<DevicePool>, disk: &DiskId) -> Result<DevicePool, OperatorError> {
-    let has_it = |pool: &DevicePool| {
-        let mut status = pool.status.iter();
-        status.any(|status| status.disks.iter().any(|one| one.id == *disk))
-    };
-    let mut found = pools_with(pools, disk).await?;
-    found.retain(has_it);
-    match (found.pop(), &found[..]) {
-        (Some(pool), []) => Ok(pool),
-        (None, _) => Err(OperatorError::Refused(no_disk(disk))),
-        (Some(pool), others) => {
-            Err(OperatorError::Refused(of_several(disk, &others.iter().chain([&pool]).collect::<Vec<_>>())))
-        }
+    let known = pools_with(pools, disk).await?;
+    holder(disk, &known).cloned().map_err(OperatorError::Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(spec: &Value, more: Value) -> Vec<String> {
+        let mut status = json!({
+            "id": "gpt-1", "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 9, "free": 9, "volumes": 0,
+            "state": "Ready",
+        });
+        let Value::Object(more) = more else { panic!("a map") };
+        status.as_object_mut().expect("a map").extend(more);
+        let pool = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"}, "spec": spec,
+            "status": {"disks": [status]},
+        });
+        uncordoned_words(&serde_json::from_value(pool).expect("ours"), &DiskId::named("gpt-1"), Run::Real)
+    }
+
+    #[test]
+    fn who_takes_a_cordon_back_reads_whether_the_disk_takes_new_volumes_then_and_why_not() {
+        let chosen = |choice: Value| json!({"disks": {"gpt-1": choice}});
+        let sick = json!({"health": [
+            {"reason": "DiskFailing", "severity": "Degraded", "message": "it fails"},
+            {"reason": "DiskWornOut", "severity": "Degraded", "message": "it is old"},
+        ]});
+        let takes = "nothing that its DevicePool says now keeps new volumes from it";
+        let opened = said(&chosen(json!({"cordon": true})), json!({"cordon": "a person has cordoned it"}));
+        assert_eq!(opened, ["uncordoned disk gpt-1 of node n", takes]);
+        let closed = said(&chosen(json!({"cordon": false})), sick.clone());
+        assert_eq!(closed[0], "removed what opened disk gpt-1 of node n whatever its health");
+        assert_eq!(closed[1], "it takes no new volumes: DiskFailing: it fails");
+        let none = said(&json!({}), json!({"cordon": "it fails"}));
+        assert_eq!(none, ["disk gpt-1 of node n is not cordoned by a person", "it takes no new volumes: it fails"]);
+        let held = said(&chosen(json!({"cordon": true})), json!({"cordon": "GivenUp: it was given up"}));
+        assert_eq!(held[1], "it takes no new volumes: GivenUp: it was given up");
+        let ordered = said(&chosen(json!({"cordon": true, "order": "Drain"})), json!({"cordon": "a person has"}));
+        assert_eq!(ordered[1], "it takes no new volumes: Drain is ordered for it");
+        let node = said(&json!({"cordon": true}), json!({}));
+        assert_eq!(node[1], "it takes no new volumes: its whole node is cordoned, by spec.cordon of the DevicePool");
     }
 }

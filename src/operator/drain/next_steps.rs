@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use super::holder::{Holders, disk_status, no_disk, of_several};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
@@ -33,13 +34,8 @@ impl Ordering {
 
 /// The pool that has the disk now, and whether the verb orders anything there; or why not.
 pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), String> {
-    let with = |is_missing: bool| {
-        let is_it = move |pool: &&DevicePool| {
-            disk_status(pool, disk).is_some_and(|status| (status.state == DiskState::Missing) == is_missing)
-        };
-        pools.iter().filter(is_it).collect::<Vec<_>>()
-    };
-    let pool = match (&with(false)[..], &with(true)[..]) {
+    let Holders { here, missing } = Holders::of(disk, pools);
+    let pool = match (&here[..], &missing[..]) {
         ([pool], _) => *pool,
         ([], [missing, ..]) => {
             let node = missing.name_any();
@@ -66,17 +62,6 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
     }
 }
 
-pub fn of_several(disk: &DiskId, pools: &[&DevicePool]) -> String {
-    let nodes = pools.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ");
-    format!("disk {disk} is in the pools of nodes {nodes}: one of them is a copy")
-}
-
-pub fn no_disk(disk: &DiskId) -> String {
-    format!(
-        "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
-    )
-}
-
 /// Whether the disk is not in the pool any more because of this.
 fn took_out(order: &DiskOrderStatus) -> bool {
     match order.order {
@@ -87,10 +72,6 @@ fn took_out(order: &DiskOrderStatus) -> bool {
 
 fn order_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskOrderStatus> {
     pool.status.as_ref()?.orders.iter().find(|order| order.disk == *disk)
-}
-
-fn disk_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskStatus> {
-    pool.status.as_ref()?.disks.iter().find(|status| status.id == *disk)
 }
 
 /// What was read about a disk that is to become empty.
@@ -243,7 +224,11 @@ fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Deleta
         _ => deletions(&id, persistent, claim.as_ref()),
     };
     let words = match (phase, deletions.is_empty()) {
-        (Phase::Deleting, _) => words + ": it is being erased",
+        // It is being erased, unless its agent says what keeps it from that.
+        (Phase::Deleting, _) => match volume.status.as_ref().and_then(|status| status.message.as_ref()) {
+            Some(why) => format!("{words}: its deletion waits: {why}"),
+            None => words + ": it is being erased",
+        },
         (_, true) => words + ": it is not made yet",
         (_, false) => words,
     };

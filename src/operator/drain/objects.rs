@@ -5,23 +5,40 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
 
+use super::holder::disk_status;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::{DiskId, NodeName};
 use crate::operator::client::{find_in_pages, within};
 use crate::operator::error::OperatorError;
+use crate::operator::write::{self, Write};
 use crate::volume::DRIVER_NAME;
 
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
+/// Changes what the spec of a DevicePool says of a disk. The agent often writes the status meanwhile, and what another person
+/// writes meanwhile loses nothing by this; but another DevicePool of the same name is none that was seen.
+pub async fn write_choice(
+    pools: &Api<DevicePool>,
+    pool: &DevicePool,
+    disk: &DiskId,
+    choice: Value,
+) -> Result<(), OperatorError> {
+    let name = pool.name_any();
+    let change = json!({ "metadata": {"uid": pool.uid()}, "spec": {"disks": {disk.as_str(): choice}} });
+    match write::patch(pools, &name, &format!("changing DevicePool {name}"), change).await? {
+        Write::Done(_) => Ok(()),
+        Write::Changed => Err(OperatorError::Refused(format!("DevicePool {name} changed meanwhile: run this again"))),
+    }
+}
+
 /// The DevicePools that have the disk, or an order for it.
 pub async fn pools_with(pools: &Api<DevicePool>, disk: &DiskId) -> Result<Vec<DevicePool>, OperatorError> {
     let has_it = |pool: &DevicePool| {
-        let mut status = pool.status.iter();
-        status.any(|status| {
-            status.disks.iter().any(|one| one.id == *disk) || status.orders.iter().any(|order| order.disk == *disk)
-        })
+        let mut orders = pool.status.iter().flat_map(|status| &status.orders);
+        disk_status(pool, disk).is_some() || orders.any(|order| order.disk == *disk)
     };
     let fetch = async |params| within("listing DevicePools", pools.list(&params)).await;
     all_of(fetch, has_it).await

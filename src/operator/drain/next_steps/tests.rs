@@ -80,6 +80,14 @@ fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persist
     for phase in [Phase::Deleting, Phase::Accepted] {
         assert_eq!(typed(in_phase(phase), None), [""; 0], "{phase:?}");
     }
+    let mut stuck = in_phase(Phase::Deleting);
+    let of = |volume: PoolVolume| {
+        said(&pool("n", json!(null), json!({"volumes": 1})), &[(volume, None)], Run::Dry).remove(2)
+    };
+    stuck.status.as_mut().expect("set").message = None;
+    assert!(of(stuck.clone()).ends_with(": it is being erased"), "{}", of(stuck));
+    stuck.status.as_mut().expect("set").message = Some("a pod has it open".to_owned());
+    assert!(of(stuck.clone()).ends_with(": its deletion waits: a pod has it open"), "{}", of(stuck));
 }
 
 #[test]
