@@ -4,69 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
+use super::member_problem::{BareProblem, MemberProblem};
+use super::open::open;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use crate::device::{
-    Device, DiskId, Snapshot,
-    duplicate::stable_hardware_id,
-    label::{Hardware, Label},
-};
+use crate::device::{Device, DiskId, Snapshot, label::Hardware};
 use crate::host::{
-    Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
+    RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
     timeout::{Late, TimeoutError},
 };
-use crate::pool::{
-    ApplyError, BareClaim, BareDevice, BareError, ErrandKey, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk,
-    Standing, Unasked, relabel,
-};
-
-/// Why a disk with our label cannot be used now.
-#[derive(Debug)]
-pub(super) enum MemberProblem {
-    /// Until an event of a disk says that something has changed.
-    Stays(String),
-    /// It failed, or somebody holds it, and no event tells when that is over.
-    Passes(String),
-}
-
-/// Why a bare device cannot be used now.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BareProblem {
-    #[error("opening or reading it hangs")]
-    LookHangs,
-    #[error(transparent)]
-    Hangs(#[from] TimeoutError),
-    #[error(transparent)]
-    Device(#[from] BareError),
-}
-
-impl BareProblem {
-    /// Whether the next pass may open it. No event says when.
-    pub(super) fn retryable(&self) -> bool {
-        match self {
-            Self::LookHangs | Self::Hangs(_) => true,
-            Self::Device(error) => error.retryable(),
-        }
-    }
-}
-
-impl MemberProblem {
-    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Passes(chain(error))
-    }
-
-    fn of_opening(error: &ApplyError) -> Self {
-        match error.retryable() {
-            true => Self::of(error),
-            false => Self::Stays(chain(error)),
-        }
-    }
-
-    pub(super) fn words(&self) -> &str {
-        let (Self::Stays(why) | Self::Passes(why)) = self;
-        why
-    }
-}
+use crate::pool::{ApplyError, BareClaim, BareDevice, ErrandKey, Knowledge, LabelledDisk, Member, Standing, Unasked};
 
 impl Reconciler {
     /// What is decided on.
@@ -281,70 +228,4 @@ impl Reconciler {
         }
         done
     }
-}
-
-/// The label names the hardware that the disk is on, from its first day there: that which it was copied from may come
-/// back, as it was then, and would be believed where both labels name it.
-fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
-    let Opened::Ours(mut disk) = opened else { return Ok(opened) };
-    if let Some(id) = stable_hardware_id(raw).filter(|id| *id != disk.content().label.hardware.id) {
-        tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id.as_str(), hardware = id.as_str(), "the disk is on other hardware");
-        let hardware = Hardware::of(id, raw);
-        disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
-    }
-    Ok(Opened::Ours(disk))
-}
-
-/// From here on the label of a disk that was given up says so: that outlasts the journal.
-fn held(opened: Opened, pool: &Pool, id: &DiskId) -> Result<Opened, ApplyError> {
-    let Opened::Ours(mut disk) = opened else { return Ok(opened) };
-    if pool.journal().is_to_be_held(id) && !disk.content().label.given_up {
-        tracing::warn!(disk = %id, "a disk that was given up is back: it is held until a person adopts it");
-        disk.change(|content| Ok(relabel(Label { given_up: true, ..content.pruned_label() })))?;
-    }
-    Ok(Opened::Ours(disk))
-}
-
-/// Opens a disk with our label, and lets it join.
-fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProblem> {
-    let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
-    let known = pool.labelled_disk(&device.id);
-    let lock = |member: &'_ LabelledDisk, why: &str| {
-        let locked = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map_err(|e| MemberProblem::of(&e));
-        locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
-    };
-    if let Some(member) = &known {
-        // The old handle's flock would keep the new one from mending the tables.
-        lock(member, "it is being opened again")?;
-    }
-    let opened = host.open(&device.raw, Access::Own);
-    let opened = opened.map_err(|e| MemberProblem::of(&e));
-    let last_seen = pool.journal().last_seen(&device.id);
-    let opened = opened.and_then(|disk| {
-        PoolDisk::open(disk, label.disk, pool.owner(), &last_seen).map_err(|e| MemberProblem::of_opening(&e))
-    });
-    let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| MemberProblem::of(&e)));
-    let opened = opened.and_then(|opened| held(opened, pool, &device.id).map_err(|e| MemberProblem::of(&e)));
-    let opened = match opened {
-        Ok(Opened::Ours(opened)) => opened,
-        Ok(Opened::Blank) => {
-            tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was interrupted");
-            return Ok(());
-        }
-        Err(problem) => {
-            if let Some(member) = &known {
-                lock(member, problem.words())?;
-            }
-            return Err(problem);
-        }
-    };
-    match known {
-        Some(member) => member.lock().arrive(device.raw.clone(), opened),
-        None => {
-            let member = LabelledDisk::new(device.id.clone(), device.raw.clone(), opened, None);
-            pool.join(Member::Labelled(Arc::new(member)));
-        }
-    }
-    tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
-    Ok(())
 }

@@ -23,7 +23,7 @@ impl Run {
     }
 
     /// `would wipe`, or `wiped`.
-    pub(super) fn tense(self, verb: &str, done: &str) -> String {
+    pub fn tense(self, verb: &str, done: &str) -> String {
         match self {
             Self::Dry => format!("would {verb}"),
             Self::Real => done.to_owned(),
@@ -38,7 +38,7 @@ pub enum DiskTask {
     Release,
     /// Of a disk that is missing.
     GiveUp,
-    /// Of another node's disk, or one that was released.
+    /// Of another node's disk, one that was released, or one that was given up and is back.
     Adopt,
 }
 

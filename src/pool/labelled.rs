@@ -3,17 +3,17 @@
 //! One lock per disk: operations on different disks never wait for each other. Who only looks takes what is shown, so
 //! that a disk that hangs under its lock keeps nobody from looking at all disks.
 
+mod shown;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::choose::{DiskOffer, offer};
-use super::content::{Content, VolumeEntry};
-use super::cordon::Cordon;
+pub use self::shown::LabelledShown;
+use super::content::Content;
 use super::disk::PoolDisk;
 use super::erasure::ErasureCount;
 use super::error::ApplyError;
@@ -26,7 +26,7 @@ use crate::claim::Rule;
 use crate::device::{
     DiskId, VolumeId,
     duplicate::stable_hardware_id,
-    label::{Label, SetRef, VolumeUsage},
+    label::{Label, SetRef},
 };
 use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, Disk, RawDisk, Shows};
 
@@ -60,16 +60,6 @@ pub struct LabelledState {
     pub rule: Option<Arc<Rule>>,
     /// Free space that somebody waits for to be zeroed.
     wanted: ExtentSet,
-}
-
-/// What there is to see of a member without its lock.
-pub struct LabelledShown {
-    pub raw: RawDisk,
-    pub content: Content,
-    pub standing: Standing,
-    pub rule: Option<Arc<Rule>>,
-    /// Device nodes of its volumes, by number; none while it is not open.
-    nodes: BTreeMap<u32, PathBuf>,
 }
 
 enum Holding {
@@ -202,52 +192,6 @@ impl Shows for LabelledState {
             standing: self.standing(),
             rule: self.rule.clone(),
             nodes,
-        }
-    }
-}
-
-impl LabelledShown {
-    /// What of it somebody uses, though no volume is there, and what that costs.
-    pub fn held(&self) -> Option<String> {
-        let held: Vec<&str> = self.content.held.values().map(|held| held.why.as_str()).collect();
-        (!held.is_empty())
-            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
-    }
-
-    pub fn is_usable(&self) -> bool {
-        self.standing == Standing::Ready
-    }
-
-    /// Why it takes no new volumes, as its label says.
-    pub fn cordon(&self) -> Option<Cordon> {
-        self.content.label.given_up.then_some(Cordon::GivenUp)
-    }
-
-    /// What it has to give for `usage`, where its set exists and allows that.
-    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
-        let rule = self.rule.as_ref()?;
-        (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
-    }
-
-    fn view(&self, member: &DiskId, volume: &VolumeEntry<'_>) -> VolumeView {
-        let content = &self.content;
-        let mut into = content.unpartitioned();
-        let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
-        if block && !content.geometry.offloads_zeroes {
-            into = into.intersection(&content.clean());
-        }
-        VolumeView {
-            id: volume.id(),
-            record: volume.record.cloned(),
-            size: volume.size(),
-            formatted: volume.formatted(),
-            growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
-            set: content.label.set.clone(),
-            disk: member.clone(),
-            standing: self.standing.clone(),
-            given_up: content.label.given_up,
-            conflict: None,
-            node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),
         }
     }
 }

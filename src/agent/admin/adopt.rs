@@ -157,7 +157,7 @@ impl Reconciler {
                 device.raw.path.display(),
                 device.id
             ),
-            "its space is offered again".to_owned(),
+            "its space is offered again, unless GiveUp, Drain or Release is still ordered for it".to_owned(),
         ];
         lines.extend(member.shown().content.volumes().map(|volume| {
             let (id, name) = (volume.id(), volume.record.map_or("no name", |record| &record.name));

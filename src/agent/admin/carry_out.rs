@@ -59,7 +59,7 @@ impl Reconciler {
         }
     }
 
-    /// A disk of another node, or one that was released. Everything else that a person can take over costs something, and
+    /// A disk of another node, one that was given up and is back, or one that was released. Everything else that a person can take over costs something, and
     /// needs a dry run.
     fn adopt_known(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
         let (_, device, _) = self.find_by_id(disk)?;
@@ -81,7 +81,7 @@ impl Reconciler {
             Verdict::Unknown(why) => Err(AdminError::NotYet { disk: disk.clone(), why: why.clone() }),
             Verdict::Theirs(reason) => Err(AdminError::NotYet { disk: disk.clone(), why: reason.to_string() }),
             Verdict::Foreign { .. } | Verdict::Unclaimed | Verdict::Ours => {
-                let why = "it is neither another node's nor released; `localpool disk adopt --dry-run` in the agent's pod \
+                let why = "it is neither another node's, nor released, nor given up and back; `localpool disk adopt --dry-run` in the agent's pod \
                            says what taking it over would mean";
                 Err(AdminError::NotAdoptable { disk: disk.to_string(), why: why.to_owned() })
             }

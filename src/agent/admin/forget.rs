@@ -1,4 +1,4 @@
-//! `localpool disk release` of a disk that is away, or that the journal does not know. Nothing can be wiped there: the
+//! `localpool disk give-up`, and `disk release` of a disk that is away, or that the journal does not know. Nothing can be wiped there: the
 //! pool stops waiting for it, and for what was on it.
 //!
 //! Takes in its id; gives out what was done or would be.
