@@ -51,7 +51,7 @@ impl Metrics {
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
         let marked = opts(
             "marked_persistent_volumes",
-            "Local PersistentVolumes of other provisioners that are marked, by each reason.",
+            "Local PersistentVolumes of other provisioners that are marked, and those of this driver that promise more than their volume has, by each reason.",
         );
         let marked = IntGaugeVec::new(marked, &["reason"])?;
         registry.register(Box::new(marked.clone()))?;
