@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::answer::Reading;
-use super::asked::{Asked, Asker};
+use super::open_questions::{Asker, OpenQuestions};
 use crate::api::Node;
 use crate::api::crd::{DevicePool, PoolAnswer, PoolQuestion};
 use crate::operator::client::{find_in_pages, within};
@@ -49,13 +49,13 @@ impl Answerer {
     /// Runs until it is dropped.
     pub async fn run(self) {
         let (mut pools, mut nodes) = (self.stores.pools.changes(), self.stores.nodes.changes());
-        let (mut asked, began) = (Asked::default(), Instant::now());
+        let (mut open, began) = (OpenQuestions::default(), Instant::now());
         loop {
             // Any change after this starts another look.
             pools.mark_unchanged();
             nodes.mark_unchanged();
             let has_node = |name: &str| self.stores.nodes.get(name).is_some();
-            let (due, again) = asked.due(self.stores.pools.all(), has_node, began.elapsed());
+            let (due, again) = open.due(self.stores.pools.all(), has_node, began.elapsed());
             if !due.is_empty() {
                 self.answer(due).await;
                 tokio::time::sleep(BETWEEN).await;
@@ -70,14 +70,13 @@ impl Answerer {
         }
     }
 
-    /// One that cannot be answered costs the others nothing.
     async fn answer(&self, due: Vec<Asker>) {
         let Some(reading) = self.metrics.note(WORK, self.read().await) else { return };
         let reading = &reading;
         let answer = async |(pool, question): Asker| {
             self.metrics.note(WORK, self.answer_one(&pool, &question, reading).await);
         };
-        futures::stream::iter(due).for_each_concurrent(AT_ONCE, answer).await;
+        each(due, answer).await;
     }
 
     /// All PersistentVolumes as they are now, or a little later.
@@ -147,5 +146,29 @@ impl Answerer {
     }
 }
 
+/// All of them, some at once: one that cannot be answered holds up no other.
+async fn each<T, F: Future<Output = ()>>(all: Vec<T>, answer: impl FnMut(T) -> F) {
+    futures::stream::iter(all).for_each_concurrent(AT_ONCE, answer).await;
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_reading_answers_all_who_ask_though_one_of_them_is_slow_and_cannot_be_answered() {
+        let answered = Mutex::new(0);
+        let answer = async |number: i32| {
+            if number == 1 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                return;
+            }
+            tokio::task::yield_now().await;
+            *answered.lock().expect("no panic") += 1;
+        };
+        each((0..100).collect(), answer).await;
+        assert_eq!(answered.into_inner().expect("no panic"), 99);
+    }
+}

@@ -8,20 +8,20 @@
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
-//! asked (who is answered now) ─▶ answer (what is said to them) ─▶ answerer
+//! open_questions (who is answered now) ─▶ answer (what is said to them) ─▶ answerer
 //! ```
 //!
 //! All but `monitor` and `answerer` are pure.
 
 mod answer;
 mod answerer;
-mod asked;
 pub(in crate::operator) mod home;
 mod judgement;
 mod mark_time;
 pub(in crate::operator) mod marks;
 mod monitor;
 pub(in crate::operator) mod object;
+mod open_questions;
 pub(in crate::operator) mod plan;
 pub(in crate::operator) mod refusals;
 pub(in crate::operator) mod reserve;

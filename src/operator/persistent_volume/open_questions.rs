@@ -22,7 +22,7 @@ pub type Asker = (Arc<DevicePool>, PoolQuestion);
 
 /// The questions that were tried and have no answer, by the UID of the DevicePool and the token. Times are monotonic.
 #[derive(Debug, Default)]
-pub struct Asked(BTreeMap<(Option<String>, String), Tried>);
+pub struct OpenQuestions(BTreeMap<(Option<String>, String), Tried>);
 
 #[derive(Debug)]
 struct Tried {
@@ -30,7 +30,7 @@ struct Tried {
     backoff: Backoff,
 }
 
-impl Asked {
+impl OpenQuestions {
     /// Those that are tried now, and after which time there are more. Which paths are promised to a node depends on its
     /// labels: without the Node, only what is asked about volumes has an answer.
     pub fn due(
@@ -73,14 +73,14 @@ mod tests {
         Arc::new(pool)
     }
 
-    fn due(asked: &mut Asked, pools: &[Arc<DevicePool>], seconds: u64) -> (Vec<String>, Option<u64>) {
+    fn due(asked: &mut OpenQuestions, pools: &[Arc<DevicePool>], seconds: u64) -> (Vec<String>, Option<u64>) {
         let (due, again) = asked.due(pools.to_vec(), |node| node != "gone", Duration::from_secs(seconds));
         (due.into_iter().map(|(_, question)| question.token).collect(), again.map(|again| again.as_secs()))
     }
 
     #[test]
     fn a_question_without_an_answer_is_tried_less_and_less_often_whatever_changes_and_holds_up_no_other() {
-        let (mut asked, a) = (Asked::default(), asking("a", "1", true));
+        let (mut asked, a) = (OpenQuestions::default(), asking("a", "1", true));
         assert_eq!(due(&mut asked, std::slice::from_ref(&a), 0), (vec!["1".to_owned()], Some(1)));
         for _ in 0..20 {
             assert_eq!(due(&mut asked, std::slice::from_ref(&a), 0), (vec![], Some(1)), "something else changed");
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn without_its_node_only_what_is_asked_about_volumes_has_an_answer() {
-        let mut asked = Asked::default();
+        let mut asked = OpenQuestions::default();
         assert_eq!(due(&mut asked, &[asking("gone", "1", true)], 0), (vec![], None));
         assert_eq!(due(&mut asked, &[asking("gone", "2", false)], 0), (vec!["2".to_owned()], Some(1)));
     }
