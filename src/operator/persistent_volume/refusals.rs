@@ -24,14 +24,16 @@ impl Refusals {
     }
 
     /// Those that are written now, at most so many: refused ones last, and only when their time has come. And how many
-    /// have to wait for the next pass.
+    /// have to wait for the next pass. A refused one that is not wanted any more is forgotten.
     pub fn select<T>(
-        &self,
+        &mut self,
         mut all: Vec<T>,
         key: impl Fn(&T) -> Option<String>,
         most: usize,
         now: Duration,
     ) -> (Vec<T>, usize) {
+        let wanted: BTreeSet<String> = all.iter().filter_map(&key).collect();
+        self.refused.retain(|key| wanted.contains(key));
         let is_refused = |one: &T| key(one).is_some_and(|key| self.refused.contains(&key));
         all.retain(|one| now >= self.again || !is_refused(one));
         all.sort_by_key(|one| is_refused(one));
@@ -86,5 +88,16 @@ mod tests {
         assert_eq!(refusals.end(true, at(2)), Some(at(4)));
         (0..3).for_each(|one| refusals.written(uid(&one), true));
         assert_eq!(refusals.end(false, at(6)), None);
+    }
+
+    #[test]
+    fn a_refused_write_that_nobody_wants_any_more_is_waited_for_no_more() {
+        let mut refusals = Refusals::new();
+        let at = Duration::from_secs;
+        refusals.select(vec![7], uid, 3, at(0));
+        refusals.written(uid(&7), false);
+        assert_eq!(refusals.end(true, at(0)), Some(at(2)));
+        assert_eq!(refusals.select(Vec::new(), uid, 3, at(9)), (Vec::new(), 0), "its object is gone");
+        assert_eq!(refusals.end(false, at(9)), None);
     }
 }
