@@ -47,8 +47,10 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
         wrong.push(format!("{page}: its headings are not its name and {PARTS:?}"));
     }
     wrong.extend(parts.iter().filter(|(_, body)| body.trim().is_empty()).map(|(head, _)| format!("{page}: {head}")));
-    if !parts.iter().any(|(head, body)| *head == "Look at" && body.contains("```sh\n")) {
-        wrong.push(format!("{page}: no command to look with"));
+    for (block, what) in [("```sh\n", "no command to look with"), ("```text\n", "not what the command prints")] {
+        if !parts.iter().any(|(head, body)| *head == "Look at" && body.contains(block)) {
+            wrong.push(format!("{page}: {what}"));
+        }
     }
     let links = Regex::new(r"\]\(([^)#]+)(?:#([^)]*))?\)").unwrap();
     for link in links.captures_iter(text) {
