@@ -74,7 +74,7 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         let (metrics, stores) = (metrics.clone(), stores.clone());
         Arc::new(move || metrics.refresh(&stores))
     };
-    let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
+    let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone());
     let role = ControllerRole { settings, client, once, stores, readiness, stop: stop.clone() };
     let served = async {
         let web = async { web.await.context("serving HTTP") };

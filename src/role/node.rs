@@ -77,7 +77,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
     // Served from the start: a waiting agent is alive, and not ready.
-    let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
+    let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone());
     let web = tokio::spawn(web);
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
     metrics.watch(&role.pool, &role.host);

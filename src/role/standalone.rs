@@ -77,9 +77,8 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     metrics.sets.watch(passes);
     let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
     let mut agent = RunningAgent::start(agent, (&host, &pool), metrics.health(), readiness.clone(), &stop, on_pass)?;
-    let web = settings.http.map(|address| {
-        http::serve(address, readiness.clone(), registry, metrics.refresh(), stop.clone().cancelled_owned())
-    });
+    let web =
+        settings.http.map(|address| http::serve(address, readiness.clone(), registry, metrics.refresh(), stop.clone()));
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(agent.board.clone());

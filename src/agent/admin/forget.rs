@@ -47,6 +47,7 @@ impl Reconciler {
         match standing {
             Standing::Missing => {}
             Standing::NotReady(why) => {
+                let why = format!("{why}; to give it up, unplug it first");
                 return Err(AdminError::Here { disk: id.clone(), at: path, why });
             }
             Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_string())),

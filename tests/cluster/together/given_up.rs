@@ -50,6 +50,8 @@ async fn is_held_and_erased(space: &Space, node: &str, id: &str, volumes: [&str;
     space.remove_claim("late").await;
 
     let [deleted, kept] = volumes;
+    let page = section("troubleshooting.md", "A disk is missing, and stays so");
+    in_the_agents_pod(node, &page.command("disk adopt ID", &[("ID", id)])).await;
     space.until("PoolVolume", None, deleted, "is found", |volume| volume["status"]["phase"] == "Found").await;
     let more = section("troubleshooting.md", "A volume whose PersistentVolume is gone");
     typed(&more.command("\"order\":\"Erase\"", &[("VOLUME", deleted)])).await;

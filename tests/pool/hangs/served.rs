@@ -20,6 +20,7 @@ use localpool_testing::free_address;
 
 use crate::hangs::{AT_MOST, delete_that_hangs, two_disks};
 use crate::node::{MIB, MOUNT, request};
+use tokio_util::sync::CancellationToken;
 
 #[test]
 fn a_measurement_of_a_volume_never_stops_what_runs_beside_it() {
@@ -114,7 +115,7 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
         let routes = node::services(&calls, Readiness::default(), volumes, 0);
         let listener = server::bind(&socket).expect("bound");
         tokio::spawn(server::serve(listener, routes, std::future::pending()));
-        let served = http::serve(address, Readiness::default(), registry, metrics.refresh(), std::future::pending());
+        let served = http::serve(address, Readiness::default(), registry, metrics.refresh(), CancellationToken::new());
         tokio::spawn(served);
         NodeClient::new(client::connect(&socket).await.expect("connected"))
     });
