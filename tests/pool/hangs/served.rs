@@ -17,10 +17,10 @@ use localpool::volume::{
     AccessType, Error, NodeVolumes, PublishRequest, StageRequest, TargetAccess, VolumeId, VolumeLocks,
 };
 use localpool_testing::free_address;
+use tokio_util::sync::CancellationToken;
 
 use crate::hangs::{AT_MOST, delete_that_hangs, two_disks};
 use crate::node::{MIB, MOUNT, request};
-use tokio_util::sync::CancellationToken;
 
 #[test]
 fn a_measurement_of_a_volume_never_stops_what_runs_beside_it() {
