@@ -103,7 +103,7 @@ async fn moves(space: &Space, from: &mut SimNode, to: &SimNode) {
     to.host.plug("sdb", &format!("SERIAL-{}", from.name), platter);
     to.pool().nudge();
     space.until_ordered(&to.name, id, "Done", "label").await;
-    until_health(space, volume, "Conflict").await;
+    until_health(space, volume, "DiskElsewhere").await;
     ordered("GiveUp", &from.name, id).await;
     space.until_ordered(&from.name, id, "Done", "").await;
     let erase =
