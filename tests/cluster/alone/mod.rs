@@ -2,4 +2,3 @@
 
 mod reaction;
 mod room;
-mod ways_out;
