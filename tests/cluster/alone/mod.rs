@@ -2,3 +2,4 @@
 
 mod reaction;
 mod room;
+mod ways_out;
