@@ -1,10 +1,8 @@
-use super::super::volume::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
+use super::super::volume::sample::{self, GIB, in_phase, ready, rejected, status_condition, wanted};
 use super::*;
 use crate::api::crd::HealthEntry;
-use crate::device::label::SetRef;
-use crate::device::{DiskId, VolumeId};
+use crate::device::VolumeId;
 use crate::host::chain;
-use crate::pool::Standing;
 
 #[test]
 fn what_was_just_asked_for_is_no_different() {
@@ -82,19 +80,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
         fs_size: 0,
         found: false,
     };
-    let view = VolumeView {
-        id: VolumeId::of_name("pvc-1"),
-        record: Some(record.clone()),
-        size: 5 << 20,
-        formatted: false,
-        growable_to: 5 << 20,
-        set: SetRef::new(SetName::new("d", "s"), "u"),
-        disk: DiskId::named("gpt-1"),
-        standing: Standing::Ready,
-        given_up: false,
-        conflict: None,
-        node: Default::default(),
-    };
+    let view = VolumeView { record: Some(record.clone()), ..sample::view() };
     (view, record)
 }
 

@@ -195,16 +195,18 @@ mod tests {
         assert_eq!(healthy(&volume), shows("Healthy", &[]));
     }
 
+    /// Writes what an agent finds whose disk is away; gives whether that is new.
+    fn agent_writes(volume: &mut PoolVolume) -> bool {
+        let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
+        let before = volume.status.replace(status);
+        volume.status != before
+    }
+
     /// An agent may live on while its kubelet is dead. It writes what it finds, and the controller what it sees.
     #[test]
     fn what_the_agent_finds_and_what_the_controller_says_stand_together_whoever_writes_last() {
         let ready = silent("AgentSilent");
         let mut volume = in_phase(Phase::Ready);
-        let agent_writes = |volume: &mut PoolVolume| {
-            let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
-            let before = volume.status.replace(status);
-            volume.status != before
-        };
         assert!(agent_writes(&mut volume));
         assert_eq!(healthy(&volume), shows("DiskMissing", &["DiskMissing"]));
         assert_eq!(carry_out(&mut volume, NodeLife::Silent(&ready)), Some(None));
@@ -243,11 +245,6 @@ mod tests {
     #[test]
     fn a_volume_whose_disk_another_node_has_says_so_once_and_before_what_the_agent_finds_until_that_ends() {
         let mut volume = in_phase(Phase::Ready);
-        let agent_writes = |volume: &mut PoolVolume| {
-            let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
-            let before = volume.status.replace(status);
-            volume.status != before
-        };
         assert!(agent_writes(&mut volume));
         let other = NodeName::from("other");
         let write = |volume: &mut PoolVolume, elsewhere: Option<&NodeName>| {
