@@ -25,6 +25,12 @@ const BOOT: Duration = Duration::from_secs(600);
 const PLUGS: usize = 3;
 /// How long a script may take, unless another limit is given.
 pub const LIMIT: Duration = Duration::from_secs(300);
+/// What a script that failed may have met: tasks that wait for a disk, where they wait, and the kernel's last words.
+const STATE: &str = "
+    for task in $(ps -eLo tid,stat | awk '$2 ~ /^D/ {print $1}'); do
+        echo \"$task $(cat /proc/$task/comm)\"; cat /proc/$task/stack
+    done || true
+    dmesg | tail -n 40";
 
 const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigations=off panic=-1 \
     systemd.show_status=0 systemd.log_target=kmsg systemd.mask=systemd-binfmt.service";
@@ -197,7 +203,10 @@ impl Guest {
     pub fn run(&mut self, script: &str) -> String {
         match self.try_run(script, LIMIT) {
             Ok(said) => said,
-            Err(error) => panic!("{error}\n--- the script:\n{script}"),
+            Err(error) => {
+                let state = self.try_run(STATE, LIMIT).unwrap_or_else(|why| format!("unknown: {why}"));
+                panic!("{error}\n--- the script:\n{script}\n--- the guest:\n{state}")
+            }
         }
     }
 

@@ -129,8 +129,9 @@ fn shut_down() -> Group {
 /// Of ext4, xfs and btrfs, whose writes fail.
 const WRITES_FAIL: [&[&str]; 3] =
     [&["FilesystemReadOnly", "FilesystemErrors"], &["FilesystemShutDown"], &["FilesystemReadOnly", "FilesystemErrors"]];
-/// The kernel refuses writes to the filesystem.
-const REFUSES: &str = "! touch $TARGET/refused";
+/// The kernel refuses writes to the filesystem. Each try makes a new file: ext4 whose journal has aborted still lets the
+/// times of a file that exists be set, and forgets them.
+const REFUSES: &str = "! mktemp $TARGET/refused.XXXXXX >/dev/null";
 
 fn error() -> Group {
     Group {
