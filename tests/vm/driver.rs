@@ -40,6 +40,7 @@ stuck-bare|paths: ['/dev/disk/by-id/*stuck-bare', '/dev/disk/by-id/*stuck-free']
 failing-nvme|paths: ['/dev/disk/by-id/*failing-nvme*']|partitioningSpec: {mode: Dynamic}
 failing-scsi|paths: ['/dev/disk/by-id/*failing-scsi']|partitioningSpec: {mode: Dynamic}
 failing-pulled|paths: ['/dev/disk/by-id/*failing-pulled']|partitioningSpec: {mode: Dynamic}
+failing-stuck|paths: ['/dev/disk/by-id/*failing-stuck']|partitioningSpec: {mode: Dynamic}
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 

@@ -173,18 +173,23 @@ impl Guest {
     /// Makes a disk stop answering, except for one request that QEMU still lets through: at a byte a second everything
     /// else takes days.
     pub fn freeze(&mut self, disk: &Disk) {
-        self.throttle(disk, 1);
+        self.throttle(disk, [1, 0]);
+    }
+
+    /// The same for writes alone: reads are answered.
+    pub fn freeze_writes(&mut self, disk: &Disk) {
+        self.throttle(disk, [0, 1]);
     }
 
     /// Everything that waited for it continues.
     pub fn thaw(&mut self, disk: &Disk) {
-        self.throttle(disk, 0);
+        self.throttle(disk, [0, 0]);
     }
 
-    /// Zero means no limit.
-    fn throttle(&mut self, disk: &Disk, bytes: u32) {
+    /// Bytes in a second, of all requests and of writes. Zero means no limit.
+    fn throttle(&mut self, disk: &Disk, [all, writes]: [u32; 2]) {
         let limit =
-            json!({"id": disk.name, "bps": bytes, "bps_rd": 0, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0});
+            json!({"id": disk.name, "bps": all, "bps_rd": 0, "bps_wr": writes, "iops": 0, "iops_rd": 0, "iops_wr": 0});
         self.qmp.execute("block_set_io_throttle", &limit).unwrap();
     }
 

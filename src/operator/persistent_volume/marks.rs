@@ -42,12 +42,12 @@ pub fn time(annotations: &BTreeMap<String, String>, key: &str, now: Timestamp) -
     annotations.get(key).and_then(|text| mark_time::read(text)).filter(|time| *time <= now + SKEW)
 }
 
-/// What changes where all these reasons hold, and no others; `None`: nothing. `is_lost_by` says which of them say that
-/// the volume is lost.
+/// What changes where all these reasons hold, and no others; `None`: nothing. `losses` says which of them say that the
+/// volume is lost.
 pub fn change(
     annotations: &BTreeMap<String, String>,
     reasons: &BTreeSet<HealthReason>,
-    is_lost_by: impl Fn(&HealthReason) -> bool,
+    losses: impl Fn(&BTreeSet<HealthReason>) -> BTreeSet<HealthReason>,
     now: Timestamp,
 ) -> Option<MarkChange> {
     let before = present(annotations);
@@ -69,9 +69,6 @@ pub fn change(
         change.annotations.insert(reason.to_string(), None);
         change.unmarked.push(reason.to_string());
     }
-    let losses = |all: &BTreeSet<HealthReason>| -> BTreeSet<HealthReason> {
-        all.iter().filter(|reason| is_lost_by(reason)).cloned().collect()
-    };
     let lost = losses(&after);
     // A node that comes back takes its mark with it, and its disks have their own time to appear.
     let is_other_loss = lost != losses(&before);
@@ -103,8 +100,9 @@ mod tests {
     /// The annotations after the change, and the words of its Events.
     fn changed(before: &[(&str, &str)], reasons: &[HealthReason]) -> Option<(BTreeMap<String, String>, Vec<String>)> {
         let mut all = annotations(before);
-        let lost = |reason: &HealthReason| Backing::Volume(VolumeId::of_name("v")).is_lost_by(reason);
-        let change = change(&all, &reasons.iter().cloned().collect(), lost, NOW.parse().expect("a time"))?;
+        let backing = Backing::Volume(VolumeId::of_name("v"));
+        let change =
+            change(&all, &reasons.iter().cloned().collect(), |all| backing.losses(all), NOW.parse().expect("a time"))?;
         for (key, value) in change.annotations {
             match value {
                 Some(value) => drop(all.insert(key, value)),

@@ -1,5 +1,7 @@
 //! What localpool reads of a PersistentVolume: one of its own driver, or a local volume of any other provisioner.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeSpec, PersistentVolumeStatus,
 };
@@ -23,12 +25,17 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// Whether a reason says that the volume is lost where it is.
-    pub fn is_lost_by(&self, reason: &HealthReason) -> bool {
-        match (reason.loss(), self) {
+    /// Which of all its reasons say that the volume is lost where it is. None while another node has its disk: somebody
+    /// moves it, and the data goes along.
+    pub fn losses(&self, reasons: &BTreeSet<HealthReason>) -> BTreeSet<HealthReason> {
+        if reasons.contains(&HealthReason::DiskElsewhere) {
+            return BTreeSet::new();
+        }
+        let is_lost = |reason: &&HealthReason| match (reason.loss(), self) {
             (LossScope::All, _) | (LossScope::Own, Self::Volume(_)) | (LossScope::Paths, Self::Path(_)) => true,
             (LossScope::Never | LossScope::Own | LossScope::Paths, _) => false,
-        }
+        };
+        reasons.iter().filter(is_lost).cloned().collect()
     }
 }
 
@@ -117,6 +124,15 @@ mod tests {
         let path = "/mnt/a b\nc";
         assert_eq!(backing(&volume(json!({"local": {"path": path}}))), Some(Backing::Path(path.into())));
         assert_eq!(backing(&volume(json!({"hostPath": {"path": "/x"}}))), None);
+    }
+
+    #[test]
+    fn nothing_is_lost_of_a_volume_whose_disk_another_node_has() {
+        let own = Backing::Volume(VolumeId::of_name("pvc-1"));
+        let lost = BTreeSet::from([HealthReason::DiskMissing, HealthReason::NodeGone]);
+        let with = |more: HealthReason| lost.iter().cloned().chain([more]).collect::<BTreeSet<_>>();
+        assert_eq!(own.losses(&with(HealthReason::DiskTemperature)), lost);
+        assert_eq!(own.losses(&with(HealthReason::DiskElsewhere)), BTreeSet::new(), "it is on its way");
     }
 
     #[test]

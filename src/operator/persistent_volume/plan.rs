@@ -149,8 +149,8 @@ impl MarkPlan {
 
     fn take(&mut self, volume: &Arc<PersistentVolume>, backing: &Backing, judgement: &Judgement, wall: Timestamp) {
         self.due = self.due.into_iter().chain(judgement.due).min();
-        let is_lost_by = |reason: &HealthReason| backing.is_lost_by(reason);
-        if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, is_lost_by, wall) {
+        let losses = |all: &BTreeSet<HealthReason>| backing.losses(all);
+        if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, losses, wall) {
             self.changes.push((Arc::clone(volume), change));
         }
     }

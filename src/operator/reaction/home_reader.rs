@@ -58,8 +58,7 @@ async fn losses(
     pool: Option<&DevicePool>,
 ) -> Result<BTreeSet<HealthReason>, OperatorError> {
     let of = |entries: &[HealthEntry]| -> BTreeSet<HealthReason> {
-        let reasons = entries.iter().map(|entry| HealthReason::from(entry.reason.clone()));
-        reasons.filter(|reason| volume.backing.is_lost_by(reason)).collect()
+        volume.backing.losses(&entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect())
     };
     match &volume.backing {
         Backing::Volume(id) => {

@@ -97,7 +97,7 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
         let Some(backing) = backing(volume) else { continue };
         let present = marks::present(volume.annotations());
         let is_unusable = present.iter().any(|reason| reason.severity() >= Severity::Inaccessible);
-        let losses: BTreeSet<HealthReason> = present.into_iter().filter(|reason| backing.is_lost_by(reason)).collect();
+        let losses = backing.losses(&present);
         let record = record::under_way(volume).map(|read| read.map_err(|why| why.to_string()));
         let reacted = record::reacted(volume);
         if losses.is_empty() && !is_unusable && record.is_none() && reacted.is_none() {

@@ -12,6 +12,7 @@ use crate::hotplug::await_ours;
 const NVME: &str = "failing-nvme";
 const SCSI: &str = "failing-scsi";
 const PULLED: &str = "failing-pulled";
+const STUCK: &str = "failing-stuck";
 /// A physical volume of LVM. Its logical volumes are devices of the pool, each with a class of its name; a check can
 /// change what they are mapped to.
 pub const LVM: &str = "failing-lvm";
@@ -74,13 +75,24 @@ pub enum Repair {
     MountedAgain,
 }
 
-pub fn groups() -> [Group; 9] {
-    [mounts(), shut_down(), error(), flakey(), no_answer(), array(), warnings(), refused(), pulled_out()]
+pub fn groups() -> [Group; 10] {
+    [
+        mounts(),
+        shut_down(),
+        error(),
+        flakey(),
+        no_answer(),
+        array(),
+        warnings(),
+        refused(),
+        pulled_out(),
+        writes_stuck(),
+    ]
 }
 
 /// Disks of the pool.
-pub fn pooled() -> [Disk; 3] {
-    [Disk::new(NVME, Bus::Nvme).mib(1000), scsi(), pulled()]
+pub fn pooled() -> [Disk; 4] {
+    [Disk::new(NVME, Bus::Nvme).mib(1000), scsi(), pulled(), stuck()]
 }
 
 /// Disks that devices of the pool are made of.
@@ -95,6 +107,11 @@ fn scsi() -> Disk {
 
 fn pulled() -> Disk {
     Disk::new(PULLED, Bus::Scsi).mib(1000)
+}
+
+/// Of virtio, whose writes the kernel counts as under way until they end.
+fn stuck() -> Disk {
+    Disk::new(STUCK, Bus::Virtio).mib(1000)
 }
 
 fn mounts() -> Group {
@@ -231,6 +248,20 @@ fn pulled_out() -> Group {
     }
 }
 
+fn writes_stuck() -> Group {
+    let held: &[_] = &["DiskWritesStuck"];
+    let of = |usage| Failure { held, ..failure(STUCK, usage, ["write", ""], held) };
+    let [ext4, xfs, btrfs] = FILESYSTEMS.map(of);
+    let [begins, ends] = [Act { script: "write", deed: freeze_writes }, Act { script: "", deed: thaw }];
+    Group {
+        name: "a disk that answers reads and ends no write is in the health of its volumes after a minute",
+        failures: vec![ext4, xfs, Failure { begins, ends, ..btrfs }],
+        seen: Seen::AfterSilence(62),
+        gone: Seen::ByEvent,
+        repair: Repair::AtOnce,
+    }
+}
+
 /// Enables the events of an NVMe controller for critical warnings, which Linux leaves off: Set Features (09h),
 /// Asynchronous Event Configuration (0Bh).
 const ANNOUNCE: &str = r#"
@@ -271,6 +302,16 @@ fn plug(bench: &mut Bench) {
         bench.guest.plug(&pulled());
     }
     await_ours(bench, PULLED);
+}
+
+fn freeze_writes(bench: &mut Bench) {
+    bench.guest.freeze_writes(&stuck());
+}
+
+/// Writers that wait for a write cannot be stopped.
+fn thaw(bench: &mut Bench) {
+    bench.guest.thaw(&stuck());
+    bench.guest.run("systemctl stop 'writer-*'");
 }
 
 fn failure(
