@@ -188,8 +188,12 @@ impl Guest {
 
     /// Bytes in a second, of all requests and of writes. Zero means no limit.
     fn throttle(&mut self, disk: &Disk, [all, writes]: [u32; 2]) {
-        let limit =
-            json!({"id": disk.name, "bps": all, "bps_rd": 0, "bps_wr": writes, "iops": 0, "iops_rd": 0, "iops_wr": 0});
+        // What QEMU calls the device is the PCI function around it.
+        let id = match disk.bus {
+            Bus::Virtio => format!("/machine/peripheral/{}/virtio-backend", disk.name),
+            _ => disk.name.clone(),
+        };
+        let limit = json!({"id": id, "bps": all, "bps_rd": 0, "bps_wr": writes, "iops": 0, "iops_rd": 0, "iops_wr": 0});
         self.qmp.execute("block_set_io_throttle", &limit).unwrap();
     }
 
