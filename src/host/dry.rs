@@ -18,8 +18,8 @@ use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, PathState, TargetAccess,
-    TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, MountSource, Mounts, PathState,
+    TargetAccess, TargetKind,
 };
 use super::raw::{Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
@@ -183,8 +183,8 @@ impl Mounts for DryHost {
         refused("remove", target)
     }
 
-    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
-        self.real.mounts().is_of(mount, node)
+    fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool {
+        self.real.mounts().is_from(mount, source)
     }
 
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {

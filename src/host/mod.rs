@@ -84,8 +84,8 @@ pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounted, Mounts, PathState,
-    TargetAccess, TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, MountSource, Mounted, Mounts,
+    PathState, TargetAccess, TargetKind,
 };
 pub use raw::{
     DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,

@@ -10,6 +10,7 @@
 mod device;
 mod options;
 mod path;
+mod source;
 mod state;
 mod usage;
 
@@ -31,7 +32,7 @@ use self::options::Options;
 use self::usage::usage_of;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, PathState, TargetAccess, TargetKind};
+use super::port::{DeviceLimits, FsKind, FsUsage, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -160,8 +161,8 @@ impl Mounts for RealMounts {
         }
     }
 
-    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
-        device::is_of(mount, node)
+    fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool {
+        device::is_from(mount, source)
     }
 
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {

@@ -1,6 +1,7 @@
 //! The machine as everything else sees it: [`Host`], and what it has. Values, and traits that `real`, `fake` and `dry`
 //! implement.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,8 +150,9 @@ pub trait Mounts: Send + Sync {
     /// Removes what `make_target` made. Not there is success; not empty is an error.
     fn remove_target(&self, target: &Path) -> Result<(), HostError>;
 
-    /// Whether a mount is one of the device at `node`: its filesystem, or the node itself bind-mounted.
-    fn is_of(&self, mount: &Mount, node: &Path) -> bool;
+    /// Whether a mount is from a source: from its directory or a directory below that. A mount from a whole device may
+    /// also be a bind of the device's node.
+    fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool;
 
     /// Where in `table` a node is bound whose own device has gone and whose number the device at `node` has now.
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf>;
@@ -202,6 +204,38 @@ pub struct Mount {
     pub source: String,
     /// Options of this mount and of its superblock, in one list.
     pub options: Vec<String>,
+}
+
+/// The kernel adds it to the root of a mount whose directory was removed. No name has a slash, so no other root ends so.
+const REMOVED: &[u8] = b"//deleted";
+
+/// What a volume is mounted from, as findmnt shows it: `/dev/sda1[/a]` is the directory `/a` of the filesystem on
+/// `/dev/sda1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountSource<'a> {
+    /// Path of the device's node.
+    pub device: &'a Path,
+    /// `/`: the filesystem from its root on, or the device itself.
+    pub root: &'a Path,
+}
+
+impl<'a> MountSource<'a> {
+    pub fn whole(device: &'a Path) -> Self {
+        Self { device, root: Path::new("/") }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Whether a mount of its device with this root is from it. A directory below its own counts, as kubelet binds one
+    /// for a subPath: whoever has that reads and writes the volume. A directory that was removed does not count, whatever
+    /// has its path now: there is no file in it, and none can be made. It counts for a whole filesystem, which it keeps
+    /// in use.
+    pub fn has(&self, root: &Path) -> bool {
+        let is_removed = || root.as_os_str().as_bytes().ends_with(REMOVED);
+        self.is_whole() || (root.starts_with(self.root) && !is_removed())
+    }
 }
 
 /// statvfs, in bytes and inodes.

@@ -8,6 +8,7 @@ use super::erasure::Erasure;
 use super::journal::KnownDisk;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
+use crate::host::MountSource;
 
 /// Whether a member can be used, in words for people where it cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,13 @@ pub struct VolumeView {
     pub conflict: Option<String>,
     /// The device that the tenant gets.
     pub node: PathBuf,
+}
+
+impl VolumeView {
+    /// What its mounts are from.
+    pub fn source(&self) -> MountSource<'_> {
+        MountSource::whole(&self.node)
+    }
 }
 
 /// A disk of the pool as the rest of the product sees it. Sizes in bytes.

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use localpool::host::{Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetAccess, TargetKind};
+use localpool::host::{
+    Filesystems, FsKind, HostError, MountSource, Mounts, RealFilesystems, RealMounts, TargetAccess, TargetKind,
+};
 use localpool_testing::{MIB, run};
 use uuid::Uuid;
 
@@ -167,6 +169,38 @@ fn loop_targets_are_made_with_their_parents_for_nobody_else_and_removed_only_whe
     RealMounts.remove_target(&target).unwrap();
     RealMounts.remove_target(&target.join("below/nothing")).unwrap();
     assert!(RealMounts.make_target(Path::new("/"), TargetKind::Directory).is_err());
+}
+
+#[test]
+fn loop_mounts_of_two_directories_of_one_filesystem_are_told_apart_until_their_directory_is_moved_or_removed() {
+    needs_root!();
+    let disk = ext4();
+    let whole = Target::new(&disk, "whole");
+    mount(&disk.node, &whole, FsKind::Ext4);
+    let bound = ["a", "b", "a/below one"].map(|name| {
+        let source = whole.0.join(name);
+        fs::create_dir(&source).unwrap();
+        let target = Target::new(&disk, &name.replace('/', "-"));
+        RealMounts.bind(&source, &target.0, TargetAccess::ReadWrite).unwrap();
+        target
+    });
+    let of = |source: MountSource<'_>| {
+        let table = RealMounts.table().unwrap();
+        let is_from =
+            |target: &Target| table.iter().any(|mount| mount.target == target.0 && RealMounts.is_from(mount, source));
+        bound.each_ref().map(is_from)
+    };
+    let below = |root: &'static str| MountSource { device: &disk.node, root: Path::new(root) };
+    assert_eq!(of(MountSource::whole(&disk.node)), [true, true, true]);
+    assert_eq!((of(below("/a")), of(below("/b"))), ([true, false, true], [false, true, false]));
+    assert_eq!(of(below("/a/below one")), [false, false, true]);
+    fs::rename(whole.0.join("a"), whole.0.join("moved")).unwrap();
+    fs::remove_dir(whole.0.join("b")).unwrap();
+    assert_eq!((of(below("/a")), of(below("/b"))), ([false; 3], [false; 3]));
+    assert_eq!(of(below("/moved")), [true, false, true]);
+    assert_eq!(of(MountSource::whole(&disk.node)), [true, true, true]);
+    let other = Loop::new(64 * MIB, 512);
+    assert_eq!(of(MountSource { device: &other.node, root: Path::new("/moved") }), [false; 3]);
 }
 
 #[test]

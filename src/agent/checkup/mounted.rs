@@ -61,7 +61,7 @@ pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected:
         let is_filesystem = matches!(record.usage, VolumeUsage::Mount(_));
         let named = view.node.to_str().filter(|_| is_filesystem).and_then(|node| index.by_source.get(node));
         ours.extend(named.into_iter().flatten().filter(|mount| expected.clone().all(|at| *at != mount.target)));
-        ours.retain(|mount| host.mounts().is_of(mount, &view.node));
+        ours.retain(|mount| host.mounts().is_from(mount, view.source()));
 
         let targets: BTreeSet<PathBuf> = ours.iter().map(|mount| mount.target.clone()).collect();
         let is_covered = |target: &&PathBuf| index.at(target).last().is_some_and(|top| !ours.contains(top));

@@ -8,7 +8,9 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::port::{DeviceLimits, FsKind, FsUsage, Mount, Mounts, PathState, TargetAccess, TargetKind};
+use crate::host::port::{
+    DeviceLimits, FsKind, FsUsage, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind,
+};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -144,8 +146,13 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
-        locked(&self.state).mounts.iter().any(|(known, device)| known == mount && device == node)
+    fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool {
+        let shows_root = match mount.fs_type.as_str() {
+            "devtmpfs" => source.is_whole(),
+            _ => source.has(&mount.root),
+        };
+        let state = locked(&self.state);
+        shows_root && state.mounts.iter().any(|(known, device)| known == mount && device == source.device)
     }
 
     fn stale_bind_of(&self, _: &[Mount], _: &Path) -> Option<PathBuf> {

@@ -1,25 +1,26 @@
-//! Devices behind mounts: which mount is of which device node, and the device's own read-only flag.
+//! Devices behind mounts: which mount is from which device, and the device's own read-only flag.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::source::is_of_filesystem;
 use crate::host::error::HostError;
 use crate::host::links::node_number;
-use crate::host::port::{DeviceLimits, Mount, TargetAccess};
+use crate::host::port::{DeviceLimits, Mount, MountSource, TargetAccess};
 use crate::host::raw::DevNo;
 use crate::host::{ioctl, mountinfo};
 
-/// Whether `mount` shows the filesystem on `node`, or is a bind of the node itself.
-pub fn is_of(mount: &Mount, node: &Path) -> bool {
-    let Some(device) = node_number(node) else { return false };
+/// Whether `mount` shows the directory of `source`, or is a bind of the node of its device.
+pub fn is_from(mount: &Mount, source: MountSource<'_>) -> bool {
+    let Some(device) = node_number(source.device) else { return false };
     // A bound node is seen through its target, whatever filesystem the node's file is in.
     if is_in_dev(mount) {
-        return bound(mount).is_some_and(|node| node.number == device && !node.is_stale);
+        let is_its_node = |node: BoundNode| node.number == device && !node.is_stale;
+        return source.is_whole() && bound(mount).is_some_and(is_its_node);
     }
-    // btrfs shows a number of its own; what it was mounted from is its source.
-    mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
+    is_of_filesystem(mount, source, device)
 }
 
 /// Where a node is bind-mounted whose device is gone and whose number the device at `node` has now. Partitions get new

@@ -33,7 +33,7 @@ impl Work {
     }
 
     fn ours<'a>(&self, table: &'a [Mount], view: &VolumeView) -> Vec<&'a Mount> {
-        table.iter().filter(|mount| self.host.mounts().is_of(mount, &view.node)).collect()
+        table.iter().filter(|mount| self.host.mounts().is_from(mount, view.source())).collect()
     }
 
     fn usable(&self, id: VolumeId) -> Result<(VolumeView, VolumeUsage), Error> {
@@ -246,7 +246,7 @@ impl Work {
     fn mount_of_another<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
         let volumes = self.pool.volumes();
         let others = || volumes.iter().filter(|view| view.id != id);
-        let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_of(mount, &view.node));
+        let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_from(mount, view.source()));
         stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
     }
 
