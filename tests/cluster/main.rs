@@ -16,6 +16,7 @@ mod page;
 mod peace;
 mod pods;
 mod sets;
+mod sets_of_three;
 #[path = "../apiserver/sim.rs"]
 mod sim;
 mod simulated;
