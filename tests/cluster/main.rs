@@ -10,6 +10,7 @@
 mod alone;
 mod check;
 mod cluster;
+mod found;
 mod last;
 mod machine;
 mod page;
