@@ -75,6 +75,10 @@ impl SimulatedNodes {
         self.troubles.lock().expect("no bug").remove(node);
     }
 
+    pub fn all_end(&self) {
+        self.troubles.lock().expect("no bug").clear();
+    }
+
     /// Removes them from the cluster. Their pods and volumes are gone.
     pub async fn remove(mut self, space: &Space) {
         self.kubelet.abort();

@@ -286,6 +286,8 @@ async fn play(space: &Space, stage: &mut Stage) {
 
 /// Everything goes, so that no check after this one finds a node that nobody runs.
 async fn clear(space: &Space, stage: Stage) {
+    // Else no pod ends after a failure.
+    stage.simulated.all_end();
     let sets = ["real", "gone", "fenced", "disk"].map(|set| remove_set(space, set));
     futures::future::join_all(sets).await;
     space.delete("LocalVolumeSet", space.here(), "fake").await;
