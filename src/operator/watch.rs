@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream};
 use kube::core::{DeserializeGuard, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
@@ -71,7 +71,30 @@ pub(super) async fn keep_with_events<K, T>(
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    follow(store, what, watcher(api, config).backoff(between_tries()), decode, on_event).await;
+    follow(store, what, watch_events(api, config).backoff(between_tries()), decode, on_event).await;
+}
+
+fn watch_events<T>(api: Api<T>, config: Config) -> impl Stream<Item = watcher::Result<Event<T>>>
+where
+    T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    listed_after_absence(move || watcher(api.clone(), config.clone()))
+}
+
+/// The events of a watch, which begins again with a list when the API server was away: its etcd may have been put back from a
+/// backup meanwhile. A watch that goes on from a version of the future hears nothing until that is reached.
+fn listed_after_absence<T, S>(begin: impl Fn() -> S) -> impl Stream<Item = watcher::Result<Event<T>>>
+where
+    S: Stream<Item = watcher::Result<Event<T>>>,
+{
+    let watch = Box::pin(begin());
+    stream::unfold((watch, begin), async |(mut watch, begin)| {
+        let event = watch.next().await?;
+        if event.as_ref().is_err_and(is_absence) {
+            watch.set(begin());
+        }
+        Some((event, (watch, begin)))
+    })
 }
 
 /// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
@@ -115,7 +138,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + PartialEq + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    reflect(what, watcher(api, config).backoff(between_tries()), report_on, changed).await;
+    reflect(what, watch_events(api, config).backoff(between_tries()), report_on, changed).await;
 }
 
 async fn reflect<K>(
@@ -245,6 +268,15 @@ impl TroubleMessage {
             }
             Self::Over => tracing::info!(what, "the API server answers again"),
         }
+    }
+}
+
+/// Whether a watch could not go on because nobody answered for the API server.
+fn is_absence(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code >= 500,
+        watcher::Error::WatchStartFailed(_) => true,
+        _ => false,
     }
 }
 

@@ -200,10 +200,13 @@ fn next_data(file: &File, from: u64) -> Option<u64> {
 }
 
 impl Cluster {
-    /// The pod of the agent on the first node that has one, once it is ready.
+    /// The pod of the agent on the first node that has one, once it is ready. Nobody runs those of simulated nodes, which have
+    /// no address.
     pub async fn agent_pod(&self) -> Value {
         let agent = |pod: &Value| {
-            pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node" && crate::pods::is_ready(pod)
+            pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node"
+                && crate::pods::is_ready(pod)
+                && pod["status"]["podIP"].is_string()
         };
         let look = async || self.list("Pod", Some(HOME)).await.into_iter().find(agent).ok_or("none");
         eventually("an agent is ready", SOON, look).await

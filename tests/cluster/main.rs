@@ -10,12 +10,14 @@
 mod alone;
 mod check;
 mod cluster;
+mod found;
 mod last;
 mod machine;
 mod page;
 mod peace;
 mod pods;
 mod sets;
+mod sets_of_three;
 #[path = "../apiserver/sim.rs"]
 mod sim;
 mod simulated;

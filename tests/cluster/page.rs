@@ -39,6 +39,18 @@ impl Section {
         fill(found.unwrap_or_else(|| panic!("no command with {words}: {commands:?}")), values)
     }
 
+    /// The command that is below these words: all lines of its block.
+    pub fn below(&self, words: &str) -> String {
+        let (_, below) = self.0.split_once(words).unwrap_or_else(|| panic!("the page does not say {words}"));
+        let block = below.split("```").nth(1).expect("a block");
+        block.lines().skip(1).collect::<Vec<_>>().join("\n")
+    }
+
+    /// How many sentences of it are bold.
+    pub fn bold(&self) -> usize {
+        self.0.lines().filter(|line| line.starts_with("**")).count()
+    }
+
     /// All lines of the block that has these words.
     pub fn block(&self, words: &str, values: &[(&str, &str)]) -> Vec<String> {
         let block = self.0.split("```").skip(1).step_by(2).find(|block| block.contains(words));

@@ -54,6 +54,28 @@ async fn a_list_that_broke_off_is_no_part_of_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_watch_that_found_no_api_server_lists_again_and_one_that_was_refused_goes_on() {
+    let failed = |code| {
+        let status = kube::core::Status { code, ..kube::core::Status::default() };
+        Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
+    };
+    let away = || Err(watcher::Error::WatchStartFailed(kube::Error::LinesCodecMaxLineLengthExceeded));
+    let lists = async |failure: watcher::Result<Event<Meta>>| {
+        let (begun, failure) = (std::cell::Cell::new(0), std::cell::Cell::new(Some(failure)));
+        let begin = || {
+            begun.set(begun.get() + 1);
+            stream::iter([Ok(Event::Init), Ok(Event::InitDone)].into_iter().chain(failure.take()).collect::<Vec<_>>())
+        };
+        let events: Vec<_> = listed_after_absence(begin).collect().await;
+        let lists = events.iter().filter(|event| matches!(event, Ok(Event::InitDone))).count();
+        assert_eq!(lists, begun.get());
+        lists
+    };
+    assert_eq!([lists(away()).await, lists(failed(503)).await], [2, 2]);
+    assert_eq!([lists(failed(403)).await, lists(failed(404)).await, lists(failed(429)).await], [1, 1, 1]);
+}
+
+#[tokio::test]
 async fn a_group_is_what_its_objects_say_now() {
     fn group_of(node: &Meta) -> Option<NodeName> {
         node.metadata.labels.as_ref()?.get("v").map(|node| node.as_str().into())

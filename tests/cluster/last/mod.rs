@@ -1,5 +1,7 @@
 //! The end of the installation, after everything else; in the order of the names.
 
+mod etcd;
+
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};

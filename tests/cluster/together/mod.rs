@@ -12,6 +12,7 @@ mod growth;
 mod kept;
 mod marks;
 mod prometheus;
+mod reaction_off;
 mod replaced;
 mod rights;
 mod room;

@@ -1,0 +1,31 @@
+//! The reaction is off unless an administrator switches it on (docs/reaction.md).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::check::{Needs, check};
+use crate::sets_of_three::{RealDisks, members, remove_set, set_of_three};
+
+/// The shortest `recoverAfter` that there is, and a pass before and after it: a controller that reacts would have begun.
+const LONGER: Duration = Duration::from_secs(60 + 2 * 30 + 5);
+
+#[test]
+fn a_disk_dies_under_a_set_of_three_whose_class_and_namespace_ask_and_nothing_is_deleted_while_the_reaction_is_off() {
+    check(Needs::Machine, async |space| {
+        let disks = RealDisks::new(space).await;
+        set_of_three(space, "real", &["data"], "real", json!({})).await;
+        let before = members(space, "real").await;
+        let disk = space.machine().place(before[1].handles()[0]).await.expect("it is on a disk").disk;
+        let saved = disk.dies(space.machine()).await;
+        before[1].is_lost(space).await;
+        tokio::time::sleep(LONGER).await;
+        for member in &before {
+            member.is_untouched(space).await;
+        }
+        disk.returns(&saved).await;
+        before[1].is_well(space).await;
+        remove_set(space, "real").await;
+        disks.remove(space).await;
+    });
+}
