@@ -217,11 +217,12 @@ fn the_alerts_are_made_only_when_they_are_wanted_and_each_leads_to_its_runbook()
 }
 
 /// The reasons to wait for which nobody is called, and why.
-const NOT_CALLED: [(&[&str], &str); 3] = [
+const NOT_CALLED: [(&[&str], &str); 4] = [
     (
         &["ClassNotChosen", "MarkNotCounted", "Recovering", "NodeIsBack", "ClockJumped", "NamespaceNotChosen"],
         "as it is meant",
     ),
+    (&["DiskElsewhere"], "LocalpoolVolumeElsewhere"),
     (&["Paused", "DryRun", "SwitchedOff", "PolicyChanged", "SetBusy"], "a person wants it, or it ends by itself"),
     (&["WaitsForPod", "WaitsForClaim", "WaitsForSet", "WaitsForBinding", "WaitsForReady"], "LocalpoolReactionStuck"),
 ];

@@ -25,12 +25,8 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// Which of all its reasons say that the volume is lost where it is. None while another node has its disk: somebody
-    /// moves it, and the data goes along.
+    /// Which of its reasons say that the volume is lost where it is.
     pub fn losses(&self, reasons: &BTreeSet<HealthReason>) -> BTreeSet<HealthReason> {
-        if reasons.contains(&HealthReason::DiskElsewhere) {
-            return BTreeSet::new();
-        }
         let is_lost = |reason: &&HealthReason| match (reason.loss(), self) {
             (LossScope::All, _) | (LossScope::Own, Self::Volume(_)) | (LossScope::Paths, Self::Path(_)) => true,
             (LossScope::Never | LossScope::Own | LossScope::Paths, _) => false,
@@ -124,15 +120,6 @@ mod tests {
         let path = "/mnt/a b\nc";
         assert_eq!(backing(&volume(json!({"local": {"path": path}}))), Some(Backing::Path(path.into())));
         assert_eq!(backing(&volume(json!({"hostPath": {"path": "/x"}}))), None);
-    }
-
-    #[test]
-    fn nothing_is_lost_of_a_volume_whose_disk_another_node_has() {
-        let own = Backing::Volume(VolumeId::of_name("pvc-1"));
-        let lost = BTreeSet::from([HealthReason::DiskMissing, HealthReason::NodeGone]);
-        let with = |more: HealthReason| lost.iter().cloned().chain([more]).collect::<BTreeSet<_>>();
-        assert_eq!(own.losses(&with(HealthReason::DiskTemperature)), lost);
-        assert_eq!(own.losses(&with(HealthReason::DiskElsewhere)), BTreeSet::new(), "it is on its way");
     }
 
     #[test]

@@ -149,7 +149,11 @@ impl MarkPlan {
 
     fn take(&mut self, volume: &Arc<PersistentVolume>, backing: &Backing, judgement: &Judgement, wall: Timestamp) {
         self.due = self.due.into_iter().chain(judgement.due).min();
-        let losses = |all: &BTreeSet<HealthReason>| backing.losses(all);
+        // The time of a loss begins when no other node has the disk any more, which may be on its way.
+        let losses = |all: &BTreeSet<HealthReason>| match all.contains(&HealthReason::DiskElsewhere) {
+            true => BTreeSet::new(),
+            false => backing.losses(all),
+        };
         if let Some(change) = marks::change(volume.annotations(), &judgement.reasons, losses, wall) {
             self.changes.push((Arc::clone(volume), change));
         }

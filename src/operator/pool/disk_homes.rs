@@ -13,8 +13,17 @@ pub struct DiskHomes<'p>(BTreeMap<&'p DiskId, Vec<NodeName>>);
 
 impl<'p> DiskHomes<'p> {
     pub fn of(pools: &'p [Arc<DevicePool>]) -> Self {
+        Self::in_pools(pools.iter().filter(|pool| silence(pool).is_none()))
+    }
+
+    /// The same with what silent agents said last: whoever deletes something has to believe that a disk may be there.
+    pub fn as_last_said(pools: &'p [Arc<DevicePool>]) -> Self {
+        Self::in_pools(pools)
+    }
+
+    fn in_pools(pools: impl IntoIterator<Item = &'p Arc<DevicePool>>) -> Self {
         let mut homes: BTreeMap<&DiskId, Vec<NodeName>> = BTreeMap::new();
-        for pool in pools.iter().filter(|pool| silence(pool).is_none()) {
+        for pool in pools {
             let disks = pool.status.iter().flat_map(|status| &status.disks);
             for disk in disks.filter(|disk| disk.state != DiskState::Missing) {
                 homes.entry(&disk.id).or_default().push(pool.node());
@@ -25,13 +34,22 @@ impl<'p> DiskHomes<'p> {
 
     /// Another node which has the disk of the volume, while its own has not.
     pub fn elsewhere(&self, volume: &PoolVolume) -> Option<&NodeName> {
-        let disk = volume.status.as_ref()?.disk.as_ref()?;
-        // The name of hardware is one that another machine may give to another disk.
-        let nodes = self.0.get(disk).filter(|_| !may_be_hardware(disk.as_str()))?;
+        let nodes = self.nodes(volume)?;
         if nodes.contains(&volume.spec.node) {
             return None;
         }
         nodes.first()
+    }
+
+    /// Whether a node other than its own has the disk of the volume, whatever its own has.
+    pub fn is_with_another(&self, volume: &PoolVolume) -> bool {
+        self.nodes(volume).is_some_and(|nodes| nodes.iter().any(|node| *node != volume.spec.node))
+    }
+
+    fn nodes(&self, volume: &PoolVolume) -> Option<&[NodeName]> {
+        let disk = volume.status.as_ref()?.disk.as_ref()?;
+        // The name of hardware is one that another machine may give to another disk.
+        self.0.get(disk).filter(|_| !may_be_hardware(disk.as_str())).map(Vec::as_slice)
     }
 }
 
@@ -57,11 +75,15 @@ mod tests {
         Arc::new(pool)
     }
 
-    fn elsewhere(pools: &[Arc<DevicePool>], node: &str) -> Option<String> {
+    fn volume(node: &str) -> PoolVolume {
         let mut volume = in_phase(Phase::Ready);
         volume.spec.node = node.into();
         volume.status.as_mut().expect("set").disk = Some(DiskId::named(DISK));
-        DiskHomes::of(pools).elsewhere(&volume).map(ToString::to_string)
+        volume
+    }
+
+    fn elsewhere(pools: &[Arc<DevicePool>], node: &str) -> Option<String> {
+        DiskHomes::of(pools).elsewhere(&volume(node)).map(ToString::to_string)
     }
 
     #[test]
@@ -77,5 +99,16 @@ mod tests {
         assert_eq!([elsewhere(&both, "a"), elsewhere(&both, "b")], [None, None], "each node has it");
         let silent = [with_disk("a", Ready, "Unknown"), with_disk("b", Missing, "True")];
         assert_eq!(elsewhere(&silent, "b"), None, "nobody knows where it is");
+    }
+
+    #[test]
+    fn a_disk_may_be_with_another_node_that_had_it_before_it_was_silent() {
+        let of = |pools: &[Arc<DevicePool>]| DiskHomes::as_last_said(pools).is_with_another(&volume("a"));
+        let [gone, here] = [DiskState::Missing, DiskState::Ready].map(|state| with_disk("a", state, "True"));
+        let [silent, last] = [DiskState::Ready, DiskState::Missing].map(|state| with_disk("b", state, "Unknown"));
+        assert!(of(&[gone.clone(), silent.clone()]));
+        assert!(of(&[silent]), "its own node has no pool any more");
+        assert!(!of(&[gone.clone(), last]), "it has left that one as well");
+        assert!(!of(&[gone]) && !of(&[here]));
     }
 }

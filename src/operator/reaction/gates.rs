@@ -19,6 +19,9 @@ pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, 
     if volume.losses.is_empty() {
         return Err(Why::MarkNotCounted);
     }
+    if volume.is_elsewhere {
+        return Err(Why::DiskElsewhere);
+    }
     let lasts = |since| view.now.duration_since(since) >= view.settings.recover_after;
     // What was taken back begins again after another interval.
     let ended = volume.reacted.as_ref().and_then(|record| record.ended.as_ref());
@@ -123,6 +126,14 @@ pub fn live<'a>(
     let set = live.set.as_ref().filter(|set| pod.set.as_ref() == Some(&set.uid)).ok_or(Why::NotStatefulSet)?;
     if !set.claims_of(&pod.name).any(|name| name == claim.name) {
         return Err(Why::NotFromTemplate);
+    }
+    // A pod that is made again could not run there: its other claim ties it to the node that has lost the disk.
+    let is_of_pod = |other: &ClaimUid| {
+        other.namespace == claim.namespace && set.claims_of(&pod.name).any(|name| name == other.name)
+    };
+    let mut moved = view.volumes.iter().filter(|other| other.is_elsewhere);
+    if moved.any(|other| claim_of(other).is_some_and(|claim| is_of_pod(&claim))) {
+        return Err(Why::DiskElsewhere);
     }
     if set.ordinal(&pod.name).is_none() {
         return Err(Why::SetEnds);

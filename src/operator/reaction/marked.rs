@@ -20,6 +20,7 @@ use crate::operator::persistent_volume::marks;
 use crate::operator::persistent_volume::object::{Backing, backing};
 use crate::operator::persistent_volume::view::View;
 use crate::operator::pool::agent_life::silence;
+use crate::operator::pool::disk_homes::DiskHomes;
 
 /// A person, or a machine, vouches that the node is off: nothing on it writes any more.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -34,6 +35,8 @@ pub struct MarkedVolume {
     pub home: HomeState,
     /// The marks that say that it is lost.
     pub losses: BTreeSet<HealthReason>,
+    /// Another node has its disk, or had it when its agent spoke last: nothing of it need be lost.
+    pub is_elsewhere: bool,
     /// Some mark says that it cannot be used, whether it is lost or not.
     pub is_unusable: bool,
     /// Since when the losses are as they are; `None`: not written yet.
@@ -90,6 +93,7 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
     let index = NodeIndex::of(&view.nodes);
     let nodes = view.nodes_by_name();
     let pools = view.pools_by_node();
+    let disks = DiskHomes::as_last_said(&view.pools);
     let classes: BTreeMap<String, ClassFacts> =
         classes.iter().map(|class| (class.name_any(), class_facts(class))).collect();
     let mut all = Vec::new();
@@ -107,6 +111,7 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
             Backing::Volume(id) => view.volumes.get(id),
             Backing::Path(_) => None,
         };
+        let is_elsewhere = own.is_some_and(|own| disks.is_with_another(own));
         let (Home::Node(node) | Home::Gone(node)) = index.home_of(volume, own.map(Arc::as_ref)) else { continue };
         let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         all.push(MarkedVolume {
@@ -119,6 +124,7 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
             class: class.and_then(|class| classes.get(class)).copied().unwrap_or_default(),
             backing,
             losses,
+            is_elsewhere,
             is_unusable,
             record,
             reacted,

@@ -53,6 +53,7 @@ pub fn lost(set: &str, ordinal: i32) -> MarkedVolume {
         node: "n".into(),
         home: HomeState::Ready,
         losses: BTreeSet::from([HealthReason::DiskMissing]),
+        is_elsewhere: false,
         is_unusable: true,
         lost_since: Some(minutes_ago(10)),
         is_paused: false,

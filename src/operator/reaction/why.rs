@@ -31,6 +31,8 @@ macro_rules! whys {
 whys! {
     ClassNotChosen: "The StorageClass does not have the label localpool.dev/reaction=StatefulSet.";
     MarkNotCounted: "No mark says any more that the volume is lost.";
+    DiskElsewhere: "Another node has the disk of the volume, or of another volume of its pod, or had it when its agent spoke \
+        last: nothing of it is lost. Complete the move: docs/troubleshooting.md, \"A disk moves to another node\".";
     Recovering: "The volume may come back: the interval has not passed.";
     NodeNotFenced: "The node is not ready, and may still write to the volume. If the machine is off and stays off, give \
         the Node the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";

@@ -132,6 +132,7 @@ fn held(why: Why) -> Option<ReactionView> {
         Why::ClassNotChosen => with(&|volume| volume.class.is_chosen = false),
         // It is in no view: it has no loss.
         Why::MarkNotCounted => return None,
+        Why::DiskElsewhere => with(&|volume| volume.is_elsewhere = true),
         Why::Recovering => with(&|volume| volume.lost_since = Some(minutes_ago(4))),
         Why::NodeNotFenced => with(&|volume| volume.home = HomeState::NotReady),
         Why::NodeIsBack => with(&|volume| volume.losses = [HealthReason::NodeNotReady].into()),
@@ -302,6 +303,8 @@ fn a_volume_that_is_well_again_or_may_not_go_is_cancelled_before_its_claim_goes_
     let mut well = volume.clone();
     well.losses.clear();
     assert_eq!(cancelled(&view(vec![well.clone()])), Why::MarkNotCounted);
+    let moved = MarkedVolume { is_elsewhere: true, ..volume.clone() };
+    assert_eq!(cancelled(&view(vec![moved])), Why::DiskElsewhere);
     let mut many = view(vec![volume.clone()]);
     many.nodes = NodeTally { bad: 3, all: 20 };
     assert_eq!(cancelled(&many), Why::ManyNodesBad);
@@ -589,6 +592,21 @@ fn a_pod_of_another_set_with_a_longer_name_is_within_the_budget() {
     let steps = decide(&view);
     let ours = steps.iter().find(|step| step.volume == "pv-x-1").expect("a step");
     assert_eq!(ours.deed, Deed::Report(Why::TooManyAtOnce));
+}
+
+#[test]
+fn a_pod_whose_other_volume_is_on_its_way_to_another_node_is_not_moved() {
+    let mut moved = lost("a", 1).with(|volume| {
+        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
+        (claim.name, claim.uid) = (Some("log-a-1".to_owned()), Some("claim-log".to_owned()));
+    });
+    (moved.uid, moved.is_elsewhere) = ("pv-log".to_owned(), true);
+    let mut view = view(vec![lost("a", 1)]);
+    view.volumes.push(moved);
+    let live = view.live.get_mut("pv-a-1").expect("looked at");
+    live.set.as_mut().expect("set").templates.push("log".to_owned());
+    let deeds: Vec<Deed> = decide(&view).into_iter().map(|step| step.deed).collect();
+    assert_eq!(deeds, [Deed::Report(Why::DiskElsewhere), Deed::Report(Why::DiskElsewhere)]);
 }
 
 #[test]
