@@ -271,10 +271,10 @@ impl TroubleMessage {
     }
 }
 
-/// Whether a watch could not go on because nobody answered for the API server.
+/// Whether a watch could not go on because nobody answered for the API server, or because it does not have that version.
 fn is_absence(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code >= 500,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code >= 500 || status.code == 410,
         watcher::Error::WatchStartFailed(_) => true,
         _ => false,
     }

@@ -83,6 +83,8 @@ pub async fn keep(
 #[derive(Default)]
 struct PoolReport {
     status: Option<DevicePoolStatus>,
+    /// `NodeConfig::pool_restored` as it was then.
+    restored: u64,
     /// The object that has it, for its Events.
     object: ObjectReference,
     reported: Option<ReportedDisks>,
@@ -96,8 +98,8 @@ impl PoolReport {
         pass: Arc<PassSummary>,
         config: Arc<NodeConfig>,
     ) -> Result<(), OperatorError> {
-        if !config.pool_exists {
-            self.status = None;
+        if !config.pool_exists || config.pool_restored != self.restored {
+            (self.status, self.restored) = (None, config.pool_restored);
         }
         // An agent that has just started keeps the times that the one before it wrote.
         let before = match (&self.status, config.pool_exists) {

@@ -102,7 +102,7 @@ async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &
     });
     let watched = Watched::some(Api::all(client()), named, "DevicePools");
     let pool = mirror(watched, ReportOn::Changes, |pools| {
-        update(&|objects| objects.pool = Some(pools.values().next().cloned()));
+        update(&|objects| objects.take_in_pool(pools.values().next().cloned()));
     });
     let watched = Watched::some(Api::all(client()), on_node, "Pods");
     let diskmakers = mirror(watched, ReportOn::Changes, |pods| {

@@ -19,7 +19,7 @@ use crate::device::{DiskId, NodeName, SetName};
 use crate::health::WatchedPath;
 use crate::operator::crd_definition::NotBelieved;
 use crate::operator::object_key::ObjectKey;
-use crate::operator::store::ByKey;
+use crate::operator::store::{ByKey, Revision};
 use crate::operator::{cordon, watched};
 use crate::pool::CordonChoice;
 
@@ -37,6 +37,9 @@ pub struct NodeConfig {
     pub disks: BTreeMap<DiskId, CordonChoice>,
     /// Whether the DevicePool exists.
     pub pool_exists: bool,
+    /// How many times an earlier version of the DevicePool came back: etcd was put back from a backup, and the status is from
+    /// its time.
+    pub pool_restored: u64,
     /// Why nothing new is claimed, whatever the sets say.
     pub held_back: Option<NotBelieved>,
     /// Why LocalVolumes claim nothing new.
@@ -71,11 +74,24 @@ pub(super) struct NodeObjects {
     pub volumes: Option<ByKey<LocalVolume>>,
     pub node: Option<Arc<KubeNode>>,
     pub pool: Option<Option<Arc<DevicePool>>>,
+    pub pool_seen: Option<Revision>,
+    pub pool_restored: u64,
     pub schema: Option<Result<(), NotBelieved>>,
     pub volume_schema: Option<Result<(), NotBelieved>>,
     pub diskmakers: Option<ByKey<Pod>>,
     /// How many times sets or LocalVolumes were reported.
     pub report_count: u64,
+}
+
+impl NodeObjects {
+    pub fn take_in_pool(&mut self, pool: Option<Arc<DevicePool>>) {
+        if let Some(pool) = &pool {
+            let now = Revision::of(pool.as_ref());
+            self.pool_restored += u64::from(self.pool_seen.as_ref().is_some_and(|seen| seen.is_after(&now)));
+            self.pool_seen = Some(now);
+        }
+        self.pool = Some(pool);
+    }
 }
 
 /// The readings of the sets and LocalVolumes: each spec is read once, until it or the node's labels change.
@@ -87,7 +103,7 @@ pub(super) struct Readers {
 
 /// The config that these objects make; `readers` only avoid reading a spec twice.
 pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> NodeConfig {
-    let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, report_count: _ } = objects;
+    let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, .. } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), NotBelieved>>, kind| match schema {
         Some(Ok(())) => None,
@@ -129,6 +145,7 @@ pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) ->
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
         disks: pool_object.map(|pool| cordon::chosen(pool)).unwrap_or_default(),
         pool_exists: pool_object.is_some(),
+        pool_restored: objects.pool_restored,
         held_back: held_back.filter(|_| sets.is_some()),
         volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
         diskmaker,
@@ -222,7 +239,26 @@ mod tests {
             volume_schema: Some(Ok(())),
             diskmakers: Some(BTreeMap::new()),
             report_count: 1,
+            pool_seen: None,
+            pool_restored: 0,
         }
+    }
+
+    #[test]
+    fn a_pool_of_an_earlier_version_was_restored_and_one_of_a_later_one_was_not() {
+        let pool = |version: &str| {
+            let value = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool",
+                "metadata": {"name": "n", "uid": "u", "resourceVersion": version}, "spec": {}});
+            Some(Arc::new(serde_json::from_value(value).expect("a DevicePool")))
+        };
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        let mut restored = |pool| {
+            objects.take_in_pool(pool);
+            config_of(&objects).pool_restored
+        };
+        assert_eq!([restored(pool("90")), restored(pool("100")), restored(pool("100"))], [0; 3]);
+        assert_eq!([restored(pool("80")), restored(pool("101")), restored(None)], [1; 3]);
+        assert_eq!(restored(pool("100")), 2, "the backup is of before its deletion");
     }
 
     fn config_of(objects: &NodeObjects) -> NodeConfig {

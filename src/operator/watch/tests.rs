@@ -71,7 +71,7 @@ async fn a_watch_that_found_no_api_server_lists_again_and_one_that_was_refused_g
         assert_eq!(lists, begun.get());
         lists
     };
-    assert_eq!([lists(away()).await, lists(failed(503)).await], [2, 2]);
+    assert_eq!([lists(away()).await, lists(failed(503)).await, lists(failed(410)).await], [2; 3]);
     assert_eq!([lists(failed(403)).await, lists(failed(404)).await, lists(failed(429)).await], [1, 1, 1]);
 }
 

@@ -13,6 +13,8 @@ use crate::sets::MIB;
 /// How much later the revision is than that of the backup: more than all writes of the next minutes.
 const LATER: usize = 2000;
 const OBJECTS: usize = 20;
+/// Pods whose volumes are deleted after the backup.
+const DELETED: [&str; 2] = ["deleted", "deleted-too"];
 
 async fn stopped(machine: &Machine, names: &[&str]) {
     for name in names {
@@ -47,9 +49,38 @@ async fn put_back(machine: &Machine) {
     for name in ["controller-manager", "scheduler", "kubelet"] {
         machine.cluster(&["restart", name]).await;
     }
+}
+
+async fn restarted() {
     let page = section("troubleshooting.md", "etcd was put back from a backup");
     typed(&page.command("rollout restart", &[])).await;
-    kubectl(&["-n", HOME, "rollout", "status", "deployment/localpool-controller", "--timeout=2m"]).await;
+    for what in ["deployment/localpool-controller", "daemonset/localpool-node"] {
+        kubectl(&["-n", HOME, "rollout", "status", what, "--timeout=2m"]).await;
+    }
+}
+
+/// Controller and agent hear of what is on the disks, and of a choice of a person, before anybody restarts them.
+async fn hears_by_itself(space: &Space, node: &str, deleted: &[&str], made: &str) {
+    for deleted in deleted {
+        space.until_health(deleted, "VolumeMissing").await;
+    }
+    space.until("PoolVolume", None, made, "is found", |volume| volume["status"]["phase"] == "Found").await;
+    let set = format!("{}/old", space.namespace);
+    let is_of_now = |pool: &Value| {
+        let disks = pool["status"]["disks"].as_array();
+        disks.into_iter().flatten().any(|one| one["set"] == *set && one["volumes"] == 2)
+    };
+    space.until("DevicePool", None, node, "has the volumes of now, not of the backup", is_of_now).await;
+    let cordon = |wanted: bool| json!({"spec": {"cordon": wanted}});
+    let says = |reason: &'static str| {
+        move |pool: &Value| {
+            let conditions = pool["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["reason"] == reason)
+        }
+    };
+    space.patch("DevicePool", None, node, &cordon(true)).await;
+    space.until("DevicePool", None, node, "is cordoned", says("Cordoned")).await;
+    space.patch("DevicePool", None, node, &cordon(false)).await;
 }
 
 /// To many objects at once: writes to one of them are refused while another one is under way.
@@ -67,35 +98,25 @@ async fn many_writes(space: &Space) {
     futures::future::join_all(writes).await;
 }
 
-/// The page, for a volume that was deleted after the backup and one that was made after it.
-async fn played(space: &Space, node: &str, deleted: &str, made: &str) {
-    space.until_health(deleted, "VolumeMissing").await;
-    space.until("PoolVolume", None, made, "is found", |volume| volume["status"]["phase"] == "Found").await;
-    space.remove_pod("deleted").await;
-    space.remove_claim("deleted").await;
-    space.until_gone("PoolVolume", None, deleted).await;
+/// The page, for volumes that were deleted after the backup and one that was made after it.
+async fn played(space: &Space, node: &str, deleted: &[&str], made: &str) {
+    for (pod, deleted) in DELETED.into_iter().zip(deleted) {
+        space.remove_pod(pod).await;
+        space.remove_claim(pod).await;
+        space.until_gone("PoolVolume", None, deleted).await;
+    }
     space.used_again("made", made, node).await;
     assert_eq!(space.shell_soon("made", "cat /data/line").await.trim(), "made");
     space.erased("made", made).await;
 }
 
-/// Controller, sidecars and agent hear of what is new.
-async fn hears(space: &Space, node: &str) {
+/// Claims are served again.
+async fn makes_volumes(space: &Space) {
     let (disk, class) = space.own_disk("new", 256 * MIB).await;
     space.running("new", &class, "64Mi", As::Folder).await;
     space.remove_pod("new").await;
     space.remove_claim("new").await;
     space.remove_disk("new", &disk).await;
-    let cordon = |wanted: bool| json!({"spec": {"cordon": wanted}});
-    let says = |reason: &'static str| {
-        move |pool: &Value| {
-            let conditions = pool["status"]["conditions"].as_array();
-            conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["reason"] == reason)
-        }
-    };
-    space.patch("DevicePool", None, node, &cordon(true)).await;
-    space.until("DevicePool", None, node, "is cordoned", says("Cordoned")).await;
-    space.patch("DevicePool", None, node, &cordon(false)).await;
 }
 
 #[test]
@@ -103,25 +124,31 @@ fn etcd_is_put_back_from_a_backup_older_than_the_disks_as_the_page_says() {
     check(Needs::Machine, async |space| {
         let (machine, node) = (space.machine(), space.nodes().await.remove(0));
         let (disk, class) = space.own_disk("old", 512 * MIB).await;
-        for pod in ["kept", "deleted"] {
+        let mut volumes = Vec::new();
+        for pod in ["kept"].into_iter().chain(DELETED) {
             space.running(pod, &class, "64Mi", As::Folder).await;
+            volumes.push(space.volume_of(&space.namespace, pod).await);
         }
         space.shell("kept", "echo kept >/data/line && sync").await;
-        let [kept, deleted] =
-            [space.volume_of(&space.namespace, "kept").await, space.volume_of(&space.namespace, "deleted").await];
+        let (kept, deleted) = volumes.split_first().expect("they were made");
+        let deleted: Vec<&str> = deleted.iter().map(name).collect();
         backed_up(machine).await;
-        space.remove_pod("deleted").await;
-        space.remove_claim("deleted").await;
-        space.until_gone("PoolVolume", None, name(&deleted)).await;
+        for (pod, deleted) in DELETED.into_iter().zip(&deleted) {
+            space.remove_pod(pod).await;
+            space.remove_claim(pod).await;
+            space.until_gone("PoolVolume", None, deleted).await;
+        }
         space.running("made", &class, "64Mi", As::Folder).await;
         space.shell("made", "echo made >/data/line && sync").await;
         let made = space.volume_of(&space.namespace, "made").await;
         many_writes(space).await;
 
         put_back(machine).await;
-        played(space, &node, name(&deleted), name(&made)).await;
-        hears(space, &node).await;
-        let now = space.get("PoolVolume", None, name(&kept)).await.expect("it was there");
+        hears_by_itself(space, &node, &deleted, name(&made)).await;
+        restarted().await;
+        played(space, &node, &deleted, name(&made)).await;
+        makes_volumes(space).await;
+        let now = space.get("PoolVolume", None, name(kept)).await.expect("it was there");
         assert_eq!(now["status"]["phase"], "Ready");
         assert_eq!(space.shell_soon("kept", "cat /data/line").await.trim(), "kept");
         let pod = space.get("Pod", space.here(), "kept").await.expect("it was there");
