@@ -1,6 +1,6 @@
 //! CSI calls of this program, answered by the driver in the guest: its socket, over a virtio port.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,10 +102,10 @@ impl Csi {
         self.0.unhealthy().await.into_iter().map(|health| (health.volume_id, health.health_statuses)).collect()
     }
 
-    /// The reasons for which disks of the node are not healthy, and the words that name the disks.
-    pub async fn storage_health(&mut self) -> Vec<(String, String)> {
+    /// The reasons for which a disk of the node is not healthy.
+    pub async fn storage_health(&mut self) -> BTreeSet<String> {
         let answer = self.0.node.node_get_storage_health(NodeGetStorageHealthRequest::default()).await.unwrap();
-        answer.into_inner().backend_health.into_iter().map(|entry| (entry.reason, entry.message)).collect()
+        answer.into_inner().backend_health.into_iter().map(|entry| entry.reason).collect()
     }
 
     pub async fn unpublish(&mut self, id: &str) -> Result<(), Status> {
