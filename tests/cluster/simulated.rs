@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::check::Space;
 use crate::cluster::{Cluster, DRIVER, TOPOLOGY, name};
-use crate::pods::is_ready;
+use crate::pods::{With as _, is_ready};
 use crate::sim::SimNode;
 
 /// The label of these nodes, and the taint that keeps all other pods away.
@@ -152,4 +152,14 @@ async fn heartbeat(cluster: &Cluster, node: &str, is_away: bool) {
     let room = json!({"cpu": "4", "memory": "8Gi", "pods": "20"});
     let status = json!({"status": {"conditions": [ready], "capacity": room, "allocatable": room}});
     let _ = api.patch_status(node, &PatchParams::default(), &Patch::Merge(status)).await;
+}
+
+/// A set of the disks of simulated nodes, and of no others. Its class is that of the set `fake`.
+pub fn set_of_simulated_disks(space: &Space) -> Value {
+    let expression = json!({"key": SIMULATED, "operator": "Exists"});
+    space
+        .set("fake", "-")
+        .with("/spec/deviceInclusionSpec", json!({"deviceTypes": ["disk"], "minSize": "0"}))
+        .with("/spec/tolerations", json!([{"key": SIMULATED, "operator": "Exists"}]))
+        .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}))
 }

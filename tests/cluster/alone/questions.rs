@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{attempt, name, run};
 use crate::machine::Disk;
 use crate::page::{section, typed};
-use crate::pods::With as _;
 use crate::sets::MIB;
-use crate::simulated::{SIMULATED, SimulatedNodes};
+use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
 
 /// More than a disk may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,13 +100,7 @@ async fn lose(space: &Space, dead: &Disk, released: &Disk) -> Stage {
 
 /// A disk of a simulated node hangs under a volume.
 async fn hang(space: &Space, simulated: &SimulatedNodes) {
-    let expression = json!({"key": SIMULATED, "operator": "Exists"});
-    let set = space
-        .set("fake", "-")
-        .with("/spec/deviceInclusionSpec", json!({"deviceTypes": ["disk"], "minSize": "0"}))
-        .with("/spec/tolerations", json!([{"key": SIMULATED, "operator": "Exists"}]))
-        .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}));
-    space.create(&set).await;
+    space.create(&set_of_simulated_disks(space)).await;
     space.until_claimed("fake", 1).await;
     space.create(&space.claim("hanging", &format!("{}-fake", space.namespace), "64Mi")).await;
     space.create(&space.pinned("hanging", &simulated.nodes[0].name)).await;

@@ -14,9 +14,8 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, attempt, eventually, kubectl, name, run};
 use crate::machine::Disk;
 use crate::page::{section, typed};
-use crate::pods::With as _;
 use crate::sets_of_three::{Member, RealDisks, members, remove_set, set_of_three, that_ask};
-use crate::simulated::{SIMULATED, SimulatedNodes, Trouble};
+use crate::simulated::{SIMULATED, SimulatedNodes, Trouble, set_of_simulated_disks};
 
 /// `recoverAfter`, the shortest that there is, less what two nodes are away of it: after a minute their volumes would be marked.
 const BEFORE_IT_ENDS: Duration = Duration::from_secs(45);
@@ -91,13 +90,7 @@ async fn fake(space: &Space, stage: &Stage, (set, lost, claims): Fake) {
 /// The set of simulated disks, and the StatefulSets. The node that is not ready leaves at once: its volumes are marked a minute
 /// later, and `recoverAfter` begins then.
 async fn prepare(space: &Space, stage: &mut Stage) {
-    let expression = json!({"key": SIMULATED, "operator": "Exists"});
-    let disks = space
-        .set("fake", "-")
-        .with("/spec/deviceInclusionSpec", json!({"deviceTypes": ["disk"], "minSize": "0"}))
-        .with("/spec/tolerations", json!([{"key": SIMULATED, "operator": "Exists"}]))
-        .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}));
-    that_ask(space, &disks, FREE + 1).await;
+    that_ask(space, &set_of_simulated_disks(space), FREE + 1).await;
     fake(space, stage, FAKE[1]).await;
     stage.simulated.begins(stage.node(FENCED), Trouble::Away);
     stage.simulated.nodes[FENCED].kill().await;

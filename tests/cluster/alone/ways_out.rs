@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use crate::check::{Needs, Space, check};
 use crate::cluster::{SOON, eventually, name};
 use crate::page::{Section, section, typed};
-use crate::pods::With as _;
 use crate::sim::SimNode;
-use crate::simulated::{SIMULATED, SimulatedNodes};
+use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
 
 /// The nodes, each for one story; the disk moves from the first to the second.
 const NODES: usize = 3;
@@ -155,13 +154,7 @@ async fn installed_again(space: &Space, node: &mut SimNode) {
 }
 
 async fn play(space: &Space, simulated: &mut SimulatedNodes) {
-    let expression = json!({"key": SIMULATED, "operator": "Exists"});
-    let set = space
-        .set("fake", "-")
-        .with("/spec/deviceInclusionSpec", json!({"deviceTypes": ["disk"], "minSize": "0"}))
-        .with("/spec/tolerations", json!([{"key": SIMULATED, "operator": "Exists"}]))
-        .with("/spec/nodeSelector", json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}));
-    space.create(&set).await;
+    space.create(&set_of_simulated_disks(space)).await;
     space.until_claimed("fake", i64::try_from(NODES).unwrap()).await;
     let [from, to, reinstalled] = &mut simulated.nodes[..] else { panic!("three nodes") };
     tokio::join!(moves(space, from, to), installed_again(space, reinstalled));
