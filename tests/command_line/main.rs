@@ -43,6 +43,8 @@ const GONE: &str = "gone";
 const ENDED_BY_SIGPIPE: i32 = 141;
 /// Far more than any of them takes.
 const AT_MOST: Duration = Duration::from_secs(120);
+/// Of one comparison: far more than disks come and go.
+const TRIES: usize = 20;
 
 /// A pipe must not be inherited by the child of another test before its reader is closed.
 static SPAWN: Mutex<()> = Mutex::new(());
@@ -107,14 +109,12 @@ impl World {
 
     /// With and without a reader, and on a full disk. Returns its output when both streams are read.
     fn check(&self, words: &[OsString]) -> Output {
-        let well = self.run(words, Kept, Kept);
+        let (well, unheard, [closed, full]) = self.runs_of_one_machine(words);
         assert!(well.status.success() == well.stderr.is_empty(), "{words:?} says no success or no failure: {well:?}");
-        for err in [Closed, Full] {
-            let unheard = self.run(words, Kept, err);
+        for (err, unheard) in unheard {
             assert_eq!(unheard.status.code(), well.status.code(), "{words:?} with standard error {err:?}");
             assert_eq!(unheard.stdout, well.stdout, "{words:?} with standard error {err:?}");
         }
-        let [closed, full] = [Closed, Full].map(|out| self.run(words, out, Kept));
         if well.stdout.is_empty() {
             // It had no output to lose.
             for (out, unread) in [(Closed, closed), (Full, full)] {
@@ -132,6 +132,21 @@ impl World {
         assert_eq!(output.lines().count(), 1, "{words:?}: {output}");
         assert_eq!(self.run(words, Full, Full).status.code(), Some(1), "{words:?} with nowhere to say it");
         well
+    }
+
+    /// Runs of a command with both streams read, with an unread standard error, and with an unread standard output, during
+    /// which the machine stayed as it was: others attach and detach disks on it, and `devices` shows them.
+    fn runs_of_one_machine(&self, words: &[OsString]) -> (Output, [(Sink, Output); 2], [Output; 2]) {
+        for _ in 0..TRIES {
+            let well = self.run(words, Kept, Kept);
+            let unheard = [Closed, Full].map(|err| (err, self.run(words, Kept, err)));
+            let unread = [Closed, Full].map(|out| self.run(words, out, Kept));
+            let again = self.run(words, Kept, Kept);
+            if (again.status, &again.stdout, &again.stderr) == (well.status, &well.stdout, &well.stderr) {
+                return (well, unheard, unread);
+            }
+        }
+        panic!("{words:?} says something else each time, {TRIES} times");
     }
 
     /// The calls of a subcommand that ends by itself: with the arguments that it needs, and with each optional one.
