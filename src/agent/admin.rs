@@ -121,8 +121,8 @@ impl Reconciler {
         let bare = self.pool().bare_member_of(&snapshot, &device).map(Member::Bare);
         // A copy is not the member that has its id, nor is a disk of another node.
         let is_it = device.verdict == Verdict::Ours && device.believed == device::Believed::Yes;
-        let labelled = self.pool().labelled_disk(&device.id).filter(|_| is_it);
-        let member = bare.or(labelled.map(Member::Labelled));
+        let labelled = self.pool().member(&device.id).filter(|member| is_it && member.labelled().is_some());
+        let member = bare.or(labelled);
         Ok((snapshot, device, member))
     }
 
@@ -156,6 +156,11 @@ impl Reconciler {
             Member::Labelled(member) => {
                 member.lock_in_time()?.disk()?.can_release()?;
                 run.tense("wipe", "wiped") + " label and partition tables"
+            }
+            Member::Filesystem(filesystem) => {
+                filesystem.can_release().map_err(PoolError::from)?;
+                filesystem.carrier.lock_in_time()?.disk()?.can_release()?;
+                run.tense("wipe", "wiped") + " label, partition tables and filesystem"
             }
             Member::Bare(member) => {
                 member.can_release().map_err(PoolError::from)?;

@@ -13,30 +13,30 @@ use crate::host::{
     RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
     timeout::{Late, TimeoutError},
 };
-use crate::pool::{ApplyError, BareClaim, BareDevice, ErrandKey, Knowledge, LabelledDisk, Member, Standing, Unasked};
+use crate::pool::{ApplyError, BareClaim, BareDevice, ErrandKey, Knowledge, Member, Standing, Unasked};
 
 impl Reconciler {
     /// What is decided on.
     pub(super) fn members(&self) -> Members {
-        let labelled = |member: Arc<LabelledDisk>| {
-            let shown = member.shown();
-            Labelled {
-                id: member.id.clone(),
+        let labelled = |member: Member| {
+            let shown = member.labelled()?.shown();
+            Some(Labelled {
+                id: member.id().clone(),
                 raw: shown.raw.clone(),
                 size: shown.content.geometry.size,
-                is_usable: shown.is_usable(),
+                is_usable: member.is_usable(),
                 is_missing: shown.standing == Standing::Missing,
-            }
+            })
         };
         let bare = |(id, _): (DiskId, BareClaim)| {
             let open_as = match self.pool.member(&id) {
                 Some(Member::Bare(device)) => device.open_as(),
-                Some(Member::Labelled(_)) | None => None,
+                Some(Member::Labelled(_) | Member::Filesystem(_)) | None => None,
             };
             (id, open_as)
         };
         Members {
-            labelled: self.pool.labelled_disks().into_iter().map(labelled).collect(),
+            labelled: self.pool.members().into_iter().filter_map(labelled).collect(),
             bare: self.pool.journal().bare_claims().into_iter().map(bare).collect(),
             hardware: self.last_on(),
         }
@@ -44,20 +44,23 @@ impl Reconciler {
 
     /// What it matters of them whose they are.
     pub(super) fn owned(&self) -> Vec<Owned> {
-        let labelled = |member: Arc<LabelledDisk>| {
-            let shown = member.shown();
+        let labelled = |member: Member| {
+            let shown = member.labelled()?.shown();
             let (label, content) = (&shown.content.label, &shown.content);
-            let is_empty = content.volumes().next().is_none() && content.erasing().next().is_none();
-            Owned {
-                id: member.id.clone(),
+            let is_empty = match &member {
+                Member::Filesystem(filesystem) => filesystem.is_empty(),
+                _ => content.volumes().next().is_none() && content.erasing().next().is_none(),
+            };
+            Some(Owned {
+                id: member.id().clone(),
                 set: label.set.clone(),
                 layouts: vec![label.layout.clone()],
-                is_ready: shown.is_usable(),
+                is_ready: member.is_usable(),
                 is_writable: shown.is_usable(),
                 // What becomes of one that was given up is for a person to say.
                 is_done_with: label.used && is_empty && !label.given_up,
                 rule: shown.rule.clone(),
-            }
+            })
         };
         let bare = |member: Arc<BareDevice>| {
             let claim = self.pool.journal().bare_claim(&member.id)?;
@@ -72,7 +75,7 @@ impl Reconciler {
                 rule: shown.rule.clone(),
             })
         };
-        let labelled = self.pool.labelled_disks().into_iter().map(labelled);
+        let labelled = self.pool.members().into_iter().filter_map(labelled);
         labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
     }
 
@@ -109,8 +112,12 @@ impl Reconciler {
             Ok(mut state) if !is_here(&state.raw) => {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
                 // What was deleted there since the last pass is not waited for.
-                self.know(&member);
+                self.pool.member(id).iter().for_each(|member| self.know(member));
                 state.leave(Standing::Missing);
+                drop(state);
+                if let Some(Member::Filesystem(filesystem)) = self.pool.member(id) {
+                    filesystem.leave();
+                }
                 true
             }
             Ok(_) => true,
@@ -160,7 +167,7 @@ impl Reconciler {
     pub(super) fn open(&mut self, device: &Device) -> Result<(), MemberProblem> {
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let name = device.raw.name.clone();
-        let opened = self.errand(&device.id.clone(), move || open(&pool, &*host, &device));
+        let opened = self.errand(&device.id.clone(), move || open(&pool, &host, &device));
         // Its label may be another one now.
         self.memory.discovery.changed(&name);
         opened.unwrap_or_else(|hangs| Err(MemberProblem::of(&hangs)))

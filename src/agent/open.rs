@@ -10,11 +10,11 @@ use crate::device::{
     duplicate::stable_hardware_id,
     label::{Hardware, Label},
 };
-use crate::host::{Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT};
-use crate::pool::{ApplyError, LabelledDisk, Member, Opened, Pool, PoolDisk, relabel};
+use crate::host::{Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain};
+use crate::pool::{ApplyError, LabelledDisk, Member, Opened, Pool, PoolDisk, PoolFilesystem, relabel};
 
-/// Opens a disk with our label, and lets it join.
-pub(super) fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProblem> {
+/// Opens a disk with our label and the filesystem that it may carry, and lets it join.
+pub(super) fn open(pool: &Pool, host: &Arc<dyn Host>, device: &Device) -> Result<(), MemberProblem> {
     let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id);
     let lock = |member: &'_ LabelledDisk, why: &str| {
@@ -49,12 +49,28 @@ pub(super) fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), 
     match known {
         Some(member) => member.lock().arrive(device.raw.clone(), opened),
         None => {
-            let member = LabelledDisk::new(device.id.clone(), device.raw.clone(), opened, None);
-            pool.join(Member::Labelled(Arc::new(member)));
+            let disk = LabelledDisk::new(device.id.clone(), device.raw.clone(), opened, None);
+            pool.join(member(disk, host));
         }
+    }
+    if let Some(Member::Filesystem(filesystem)) = pool.member(&device.id) {
+        filesystem.arrive(pool.owner()).map_err(|error| match error.retryable() {
+            true => MemberProblem::of(&error),
+            false => MemberProblem::Stays(chain(&error)),
+        })?;
     }
     tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
     Ok(())
+}
+
+/// A disk with our label as the member that its layout says. A filesystem on it is not open yet.
+pub(super) fn member(disk: LabelledDisk, host: &Arc<dyn Host>) -> Member {
+    let is_directory = disk.shown().content.label.layout.is_directory();
+    let disk = Arc::new(disk);
+    match is_directory {
+        true => Member::Filesystem(Arc::new(PoolFilesystem::new(disk, Arc::clone(host)))),
+        false => Member::Labelled(disk),
+    }
 }
 
 /// The label names the hardware that the disk is on, from its first day there: that which it was copied from may come

@@ -12,7 +12,7 @@ use super::wipe::not_wiped;
 use crate::claim::Rule;
 use crate::device::{DiskId, Snapshot, label::SetRef};
 use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, timeout::TimeoutError};
-use crate::pool::{ApplyError, Member, StoreError};
+use crate::pool::{ApplyError, LabelledDisk, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
 #[derive(Debug, thiserror::Error)]
@@ -92,13 +92,13 @@ impl Reconciler {
 
     fn rename(&mut self, id: &DiskId, set: SetRef, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
-        let renamed = match &member {
-            Member::Labelled(disk) => {
+        let renamed = match member.labelled() {
+            Some(disk) => {
                 let disk = Arc::clone(disk);
                 let written = self.errand(id, move || disk.relabel(set));
                 written.map_err(RenameError::from).and_then(|done| Ok(done?))
             }
-            Member::Bare(_) => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(RenameError::from),
+            None => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(RenameError::from),
         };
         if let Err(error) = renamed {
             pass.again |= error.retryable();
@@ -109,9 +109,8 @@ impl Reconciler {
     fn offer(&self, id: &DiskId, rule: Option<Arc<Rule>>, pass: &mut PassState) {
         let Some(member) = self.pool.member(id) else { return };
         let offered = match &member {
-            Member::Labelled(disk) => {
-                disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
-            }
+            Member::Labelled(disk) => offer_on(disk, rule),
+            Member::Filesystem(filesystem) => offer_on(&filesystem.carrier, rule),
             Member::Bare(device) => {
                 device.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
@@ -131,4 +130,8 @@ impl Reconciler {
             }
         }
     }
+}
+
+fn offer_on(disk: &LabelledDisk, rule: Option<Arc<Rule>>) -> Result<(), String> {
+    disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|error| chain(&error))
 }

@@ -15,7 +15,7 @@ use super::reports::Reports;
 use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
 use crate::device::{Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef};
 use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
-use crate::pool::{ErrandKey, LabelledDisk, Member, Pool, PoolError};
+use crate::pool::{ErrandKey, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
@@ -274,19 +274,19 @@ impl Reconciler {
 
     /// The journal has each disk as it is now.
     pub(super) fn know_labelled(&self) {
-        self.pool.labelled_disks().iter().for_each(|member| self.know(member));
+        self.pool.members().iter().for_each(|member| self.know(member));
     }
 
     /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
     /// disk, and nothing of the use of what is on it.
-    pub(super) fn know(&self, member: &LabelledDisk) {
+    pub(super) fn know(&self, member: &Member) {
         let journal = self.pool.journal();
         let before = journal.before_look();
-        let Some(disk) = member.known() else { return };
-        let is_held = member.shown().content.label.given_up;
-        let known = journal.know(&member.id, disk, &before);
-        if let Err(error) = known.and_then(|()| if is_held { journal.is_held(&member.id) } else { Ok(()) }) {
-            tracing::warn!(disk = %member.id, error = %chain(&error), "after a restart it would not be reported as \
+        let (id, Some(disk)) = (member.id(), member.known()) else { return };
+        let is_held = member.labelled().is_some_and(|disk| disk.shown().content.label.given_up);
+        let known = journal.know(id, disk, &before);
+        if let Err(error) = known.and_then(|()| if is_held { journal.is_held(id) } else { Ok(()) }) {
+            tracing::warn!(disk = %id, error = %chain(&error), "after a restart it would not be reported as \
                                                                        missing");
         }
     }

@@ -21,7 +21,7 @@ use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
 use crate::device::{
     DeviceType, SetName,
-    label::{ErasePolicy, Layout},
+    label::{ErasePolicy, Layout, Quota},
 };
 use crate::host::{FsKind, table::SLOTS};
 
@@ -105,11 +105,14 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         most.problem(format!("is below minDeviceCount {min_devices}: nothing could ever be claimed"));
     }
     let modes = [("Block", VolumeMode::Block), ("Filesystem", VolumeMode::Filesystem)];
-    let volume_mode = spec.field(&["volumeMode"]).one_of(&modes, Case::Any);
+    let mode_field = spec.field(&["volumeMode"]);
+    let volume_mode = mode_field.one_of(&modes, Case::Any);
     let kinds = [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
-    let fs = spec.field(&["fsType", "fstype", "filesystem"]).one_of(&kinds, Case::Exact);
+    let fs_field = spec.field(&["fsType", "fstype", "filesystem"]);
+    let fs = fs_field.one_of(&kinds, Case::Exact);
     let policies = [("discard", ErasePolicy::Discard), ("zero", ErasePolicy::Zero), ("none", ErasePolicy::None)];
-    let erase = spec.field(&["erasePolicy"]).one_of(&policies, Case::Exact);
+    let erase_field = spec.field(&["erasePolicy"]);
+    let erase = erase_field.one_of(&policies, Case::Exact);
     let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
     let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
     let blanks = [("Signatures", Blankness::Signatures), ("Zeros", Blankness::Zeros)];
@@ -117,9 +120,21 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let dry_run = spec.field(&["dryRun"]).boolean().unwrap_or(false);
     let filter = filter::read(&mut spec);
     let layout = read_layout(&mut spec, &filter);
+    if layout.is_directory() {
+        if volume_mode == Some(VolumeMode::Block) {
+            mode_field.problem("is Block, and the layout Directory has no raw block volumes");
+        }
+        if fs.is_some_and(|fs| fs != FsKind::Xfs) {
+            fs_field.problem("must be xfs with the layout Directory, or be left out");
+        }
+        if erase == Some(ErasePolicy::Zero) {
+            erase_field.problem("is zero, and nothing on a filesystem that volumes share can be overwritten");
+        }
+    }
     spec.finish();
 
     let Metadata { set, created } = metadata?;
+    let default_fs = if layout.is_directory() { FsKind::Xfs } else { FsKind::Ext4 };
     Some(Rule {
         set,
         created: created.unwrap_or(i64::MAX),
@@ -134,7 +149,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         min_devices,
         max_devices,
         volume_mode,
-        fs: fs.unwrap_or(FsKind::Ext4),
+        fs: fs.unwrap_or(default_fs),
         erase: erase.unwrap_or_default(),
         reclaim: reclaim.unwrap_or_default(),
         dry_run,
@@ -149,13 +164,28 @@ fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
     #[derive(Clone, Copy)]
     enum LayoutName {
         Whole,
+        Directory,
         RawDevice,
     }
     let named_field = spec.field(&["layout"]);
-    let named = named_field.one_of(&[("Whole", LayoutName::Whole), ("RawDevice", LayoutName::RawDevice)], Case::Exact);
+    let names =
+        [("Whole", LayoutName::Whole), ("Directory", LayoutName::Directory), ("RawDevice", LayoutName::RawDevice)];
+    let named = named_field.one_of(&names, Case::Exact);
     let partitioning = spec.field(&["partitioningSpec"]);
+    let quota_field = spec.field(&["quota"]);
+    let quota = quota_field.one_of(&[("none", Quota::None)], Case::Exact);
+    match named {
+        Some(LayoutName::Directory) if !quota_field.is_given() => quota_field.problem(
+            "is missing: this version keeps no folder within the size of its volume; `quota: none` says that sizes are only \
+             counted",
+        ),
+        Some(LayoutName::Directory) => {}
+        _ if quota_field.is_given() => quota_field.problem("is for the layout Directory alone"),
+        _ => {}
+    }
     if !partitioning.is_given() {
         return match named {
+            Some(LayoutName::Directory) => Layout::Directory { quota: quota.unwrap_or(Quota::None) },
             Some(LayoutName::RawDevice) => Layout::RawDevice {},
             Some(LayoutName::Whole) | None => Layout::Whole {},
         };

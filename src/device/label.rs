@@ -25,15 +25,20 @@ pub const VOLUME_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15
 pub const FREE_SLOT_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c002);
 /// Partition type of a deleted volume that is not erased yet; its GUID is random.
 pub const ERASING_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c003);
-/// Attribute bit of a volume entry: mkfs has ended and was synced (bits 48 to 63 are the type's own).
+/// Partition type of a pool filesystem, whose folders are volumes; the partition's GUID is its diskUUID.
+pub const POOL_FILESYSTEM_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c004);
+/// Attribute bit of a volume or a pool filesystem: mkfs has ended and was synced (bits 48 to 63 are the type's own).
 pub const FORMATTED: u64 = 1 << 48;
 /// Where the label partition is: 1 MiB at 1 MiB.
 pub const LABEL_EXTENT: Extent = Extent { start: 1 << 20, end: 2 << 20 };
 /// Where the first volume or slot may begin.
 pub const DATA_START: u64 = 2 << 20;
 /// What makes a partition table ours.
-pub const OURS: Ours =
-    Ours { label: LABEL_TYPE, extent: LABEL_EXTENT, types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] };
+pub const OURS: Ours = Ours {
+    label: LABEL_TYPE,
+    extent: LABEL_EXTENT,
+    types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE, POOL_FILESYSTEM_TYPE],
+};
 /// Version of the label that this code writes and reads; a newer one is never changed.
 pub const FORMAT: u32 = 1;
 
@@ -135,8 +140,18 @@ pub enum Layout {
     Slots { size: Option<u64>, count: Option<u32> },
     /// A partition of just the asked size.
     Carved {},
+    /// A folder of one filesystem that fills the disk.
+    Directory { quota: Quota },
     /// The bare device; no label, no table.
     RawDevice {},
+}
+
+/// What keeps a folder within the size of its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Quota {
+    /// Nothing: sizes are counted, and one volume can use up the space of all.
+    None,
 }
 
 impl Layout {
@@ -144,7 +159,7 @@ impl Layout {
     pub fn cuts(&self) -> bool {
         match self {
             Self::Slots { .. } | Self::Carved {} => true,
-            Self::Whole {} | Self::RawDevice {} => false,
+            Self::Whole {} | Self::Directory { .. } | Self::RawDevice {} => false,
         }
     }
 
@@ -152,7 +167,7 @@ impl Layout {
     pub fn carves(&self) -> bool {
         match self {
             Self::Carved {} => true,
-            Self::Whole {} | Self::Slots { .. } | Self::RawDevice {} => false,
+            Self::Whole {} | Self::Slots { .. } | Self::Directory { .. } | Self::RawDevice {} => false,
         }
     }
 
@@ -160,7 +175,15 @@ impl Layout {
     pub fn is_bare(&self) -> bool {
         match self {
             Self::RawDevice {} => true,
-            Self::Whole {} | Self::Slots { .. } | Self::Carved {} => false,
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::Directory { .. } => false,
+        }
+    }
+
+    /// Its volumes are folders of a filesystem of the pool.
+    pub fn is_directory(&self) -> bool {
+        match self {
+            Self::Directory { .. } => true,
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::RawDevice {} => false,
         }
     }
 }

@@ -220,6 +220,7 @@ mod tests {
             given_up: false,
             conflict: None,
             node: Default::default(),
+            directory: None,
         }
     }
 

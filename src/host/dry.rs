@@ -15,11 +15,13 @@ use super::array_state::ArrayState;
 use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 use super::error::HostError;
 use super::extent::Extent;
+use super::filesystem_root::FilesystemRoot;
 use super::filesystem_state::FilesystemState;
+use super::fs_usage::FsUsage;
 use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, MountSource, Mounts, PathState,
-    TargetAccess, TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, Host, Mount, MountSource, Mounts, PathState, TargetAccess,
+    TargetKind,
 };
 use super::raw::{Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
@@ -119,6 +121,10 @@ impl Host for DryHost {
         self
     }
 
+    fn own_mounts(&self) -> PathBuf {
+        self.real.own_mounts()
+    }
+
     fn monotonic(&self) -> Duration {
         self.real.monotonic()
     }
@@ -173,6 +179,14 @@ impl Mounts for DryHost {
 
     fn unmount(&self, target: &Path) -> Result<(), HostError> {
         refused("unmount", target)
+    }
+
+    fn detach(&self, target: &Path) -> Result<(), HostError> {
+        refused("unmount", target)
+    }
+
+    fn open_root(&self, target: &Path, _: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError> {
+        refused("write below", target)
     }
 
     fn make_target(&self, target: &Path, _: TargetKind) -> Result<(), HostError> {

@@ -15,6 +15,7 @@ mod block;
 mod command;
 mod device_event;
 mod device_lock;
+mod directory_tree;
 mod disk;
 mod dry;
 mod dying;
@@ -25,8 +26,10 @@ mod extent;
 pub mod fake;
 mod file_watch;
 mod filesystem;
+mod filesystem_root;
 mod filesystem_state;
 mod flock;
+mod fs_usage;
 mod health;
 mod holder;
 mod in_use;
@@ -74,7 +77,9 @@ pub use events::DeviceEvents;
 pub use extent::Extent;
 pub use file_watch::FileWatch;
 pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
+pub use filesystem_root::FilesystemRoot;
 pub use filesystem_state::FilesystemState;
+pub use fs_usage::FsUsage;
 pub use health::{DiskReport, DiskWarning, Health, IoErrors, WriteCounts};
 
 pub use in_use::UNSEEN_NAMESPACE;
@@ -84,8 +89,8 @@ pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, MountSource, Mounted, Mounts,
-    PathState, TargetAccess, TargetKind,
+    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, Host, Mount, MountSource, Mounted, Mounts, PathState,
+    TargetAccess, TargetKind,
 };
 pub use raw::{
     DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,

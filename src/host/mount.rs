@@ -12,13 +12,13 @@ mod options;
 mod path;
 mod source;
 mod state;
-mod usage;
 
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -29,10 +29,12 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 pub(super) use self::device::bound_at;
 use self::options::Options;
-use self::usage::usage_of;
+use super::directory_tree::DirectoryTree;
 use super::error::HostError;
+use super::filesystem_root::FilesystemRoot;
 use super::filesystem_state::FilesystemState;
-use super::port::{DeviceLimits, FsKind, FsUsage, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind};
+use super::fs_usage::FsUsage;
+use super::port::{DeviceLimits, FsKind, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -114,6 +116,17 @@ impl Mounts for RealMounts {
         }
     }
 
+    fn detach(&self, target: &Path) -> Result<(), HostError> {
+        match umount2(target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH) {
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+            Err(errno) => Err(failed("detach the mount at", target, errno)),
+        }
+    }
+
+    fn open_root(&self, target: &Path, node: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError> {
+        Ok(Arc::new(DirectoryTree::open(target, node)?))
+    }
+
     fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError> {
         let Some(parent) = target.parent() else {
             return Err(HostError::Unsupported { what: format!("{} cannot be mounted on", target.display()) });
@@ -189,7 +202,7 @@ impl Mounts for RealMounts {
             return Err(HostError::Unsupported { what });
         }
         let stats = statvfs(path).map_err(|errno| failed("measure", path, errno))?;
-        Ok(usage_of(&stats))
+        Ok(FsUsage::of(&stats))
     }
 
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {

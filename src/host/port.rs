@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::array_state::ArrayState;
 use super::block::Disk;
 use super::error::HostError;
+use super::filesystem_root::FilesystemRoot;
 use super::filesystem_state::FilesystemState;
+use super::fs_usage::FsUsage;
 use super::health::{DiskReport, IoErrors, WriteCounts};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
@@ -62,6 +64,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Documents that survive the process.
     fn state(&self) -> &dyn StateStore;
+
+    /// Where this driver mounts filesystems of its own: a folder that need not be there.
+    fn own_mounts(&self) -> PathBuf;
 
     /// Monotonic time since some fixed point; never goes back, unaffected by the wall clock.
     fn monotonic(&self) -> Duration;
@@ -143,6 +148,13 @@ pub trait Mounts: Send + Sync {
 
     /// Unmounts the top mount at `target`. Not mounted is success.
     fn unmount(&self, target: &Path) -> Result<(), HostError>;
+
+    /// Takes the mount at `target` out of the table, whoever uses it or whatever hangs: it ends with its last user. Not
+    /// mounted is success.
+    fn detach(&self, target: &Path) -> Result<(), HostError>;
+
+    /// The root of the filesystem of the device at `node`, which must be what is mounted at `target`.
+    fn open_root(&self, target: &Path, node: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError>;
 
     /// Makes an empty directory or file to mount on. There already, of that type: success.
     fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError>;
@@ -236,17 +248,6 @@ impl<'a> MountSource<'a> {
         let is_removed = || root.as_os_str().as_bytes().ends_with(REMOVED);
         self.is_whole() || (root.starts_with(self.root) && !is_removed())
     }
-}
-
-/// statvfs, in bytes and inodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FsUsage {
-    pub total: u64,
-    pub available: u64,
-    pub used: u64,
-    pub inodes: u64,
-    pub inodes_free: u64,
-    pub inodes_used: u64,
 }
 
 /// What a path of the host is.

@@ -1,5 +1,6 @@
 //! The machine that this process runs on: the wiring of the real parts into one [`Host`].
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,6 +123,12 @@ impl Host for RealHost {
 
     fn state(&self) -> &dyn StateStore {
         &self.state
+    }
+
+    fn own_mounts(&self) -> PathBuf {
+        // As the mount table has it: a link on the way would hide what is mounted there.
+        let state = self.state.path();
+        std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned()).join("filesystems")
     }
 
     fn monotonic(&self) -> Duration {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::choose::DiskOffer;
+use super::choose::{DiskOffer, minimum};
 use super::erase::samples_are_zero;
 use super::erasure::ErasureCount;
 use super::error::{BareError, StoreError};
@@ -202,7 +202,13 @@ impl BareDevice {
             true => vec![(Site::Slot(0), whole(claim.size))],
             false => Vec::new(),
         };
-        let offer = DiskOffer { disk: member, places, room: ExtentSet::default(), volume_ends: Vec::new() };
+        let offer = DiskOffer {
+            disk: member,
+            places,
+            room: ExtentSet::default(),
+            volume_ends: Vec::new(),
+            least: minimum(usage),
+        };
         (allowed && shown.standing == Standing::Ready).then_some(offer)
     }
 
@@ -281,6 +287,7 @@ impl BareDevice {
             conflict: None,
             // Another device may have the name by now.
             node: if shown.offloads_zeroes.is_some() { shown.path() } else { PathBuf::new() },
+            directory: None,
         })
     }
 }

@@ -157,8 +157,8 @@ impl Pool {
     /// Before anybody hears that a disk was changed: the journal has it as it is. A full state directory costs that an
     /// earlier state of the disk may pass for it before the next pass, and not what was done.
     pub(super) fn note(&self, member: &Member) {
-        let Member::Labelled(disk) = member else { return };
-        if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || disk.known()) {
+        let Some(disk) = member.labelled() else { return };
+        if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || member.known()) {
             tracing::warn!(disk = %disk.id, error = %chain(&error), "after a restart an earlier state of it would not \
                                                                      be noticed");
         }

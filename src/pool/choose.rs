@@ -4,6 +4,8 @@
 //! and for the one before it, as long as that refuses no volume which best fit would still have room for: the largest
 //! free extent of the pool never gets smaller than best fit leaves it.
 
+use std::collections::BTreeSet;
+
 use super::content::Content;
 use super::cordon::Cordon;
 use super::extents::{ExtentSet, MIB};
@@ -29,6 +31,8 @@ pub struct DiskOffer<D> {
     /// Space to carve from, and where the volumes before it end.
     pub room: ExtentSet,
     pub volume_ends: Vec<u64>,
+    /// The least size of a volume there, in bytes.
+    pub least: u64,
 }
 
 /// Why there is no place; the words are for people.
@@ -100,20 +104,39 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> DiskOffer<D> 
         (true, false) => content.unpartitioned(),
     };
     let volume_ends = content.volumes().map(|v| v.entry.extent.end).collect();
-    DiskOffer { disk, places, room, volume_ends }
+    DiskOffer { disk, places, room, volume_ends, least: minimum(usage) }
 }
 
-/// Picks a place: carved space first, as it wastes nothing; else the smallest slot that holds the volume.
+/// Picks a place: of disks whose volumes may be smallest first.
 pub fn choose<D: Copy>(offers: &[DiskOffer<D>], demand: &Demand) -> Result<(D, Site), NoPlace> {
-    if offers.is_empty() {
-        return Err(NoPlace::NoDisk);
+    let sizes: BTreeSet<u64> = offers.iter().map(|offer| offer.least).collect();
+    let mut refused = NoPlace::NoDisk;
+    for least in sizes {
+        let alike: Vec<&DiskOffer<D>> = offers.iter().filter(|offer| offer.least == least).collect();
+        match choose_among(&alike, demand, least) {
+            Ok(found) => return Ok(found),
+            // That a limit is in the way says more than that they are full.
+            Err(error @ NoPlace::Limit { .. }) => refused = error,
+            Err(error) if refused == NoPlace::NoDisk => refused = error,
+            Err(_) => {}
+        }
     }
-    let least = minimum(demand.usage);
+    match refused {
+        NoPlace::Full { required, largest: _ } => Err(NoPlace::Full { required, largest: capacity(offers).largest }),
+        refused => Err(refused),
+    }
+}
+
+/// Carved space first, as it wastes nothing; else the smallest slot that holds the volume.
+fn choose_among<D: Copy>(offers: &[&DiskOffer<D>], demand: &Demand, least: u64) -> Result<(D, Site), NoPlace> {
     let required = demand.required.max(least);
     if let Some(limit) = demand.limit.filter(|limit| *limit < least) {
         let why = match demand.usage {
+            VolumeUsage::Mount(kind) if least == minimum(demand.usage) => {
+                format!("a filesystem of type {} needs", kind.name())
+            }
+            VolumeUsage::Mount(_) => "a folder of a filesystem has at least".to_owned(),
             VolumeUsage::Block => "a partition has at least".to_owned(),
-            VolumeUsage::Mount(kind) => format!("a filesystem of type {} needs", kind.name()),
         };
         return Err(NoPlace::Limit { limit, least, why });
     }
@@ -138,21 +161,18 @@ pub fn choose<D: Copy>(offers: &[DiskOffer<D>], demand: &Demand) -> Result<(D, S
         (Some(limit), Some(least)) => {
             Err(NoPlace::Limit { limit, least, why: "the smallest place that holds the volume has".to_owned() })
         }
-        _ => Err(NoPlace::Full { required, largest: capacity(offers, demand.usage).largest }),
+        _ => Err(NoPlace::Full { required, largest: 0 }),
     }
 }
 
 /// What there is to give, over all offers made for one usage.
-pub fn capacity<D>(offers: &[DiskOffer<D>], usage: VolumeUsage) -> Capacity {
-    let least = minimum(usage);
-    let places = || offers.iter().flat_map(|o| o.places.iter().map(|(_, e)| e.len())).filter(|len| *len >= least);
-    let rooms = || offers.iter().flat_map(|o| o.room.iter().map(Extent::len)).filter(|len| *len >= least);
+pub fn capacity<D>(offers: &[DiskOffer<D>]) -> Capacity {
+    let places =
+        || offers.iter().flat_map(|o| o.places.iter().map(|(_, e)| e.len()).filter(move |len| *len >= o.least));
+    let rooms = || offers.iter().flat_map(|o| o.room.iter().map(Extent::len).filter(move |len| *len >= o.least));
     let largest = places().chain(rooms()).max().unwrap_or(0);
-    let smallest = match (rooms().next(), places().min()) {
-        (Some(_), _) => least,
-        (None, Some(place)) => place,
-        (None, None) => 0,
-    };
+    let carving = offers.iter().filter(|o| o.room.iter().any(|e| e.len() >= o.least)).map(|o| o.least).min();
+    let smallest = carving.or(places().min()).unwrap_or(0);
     Capacity { available: places().chain(rooms()).sum(), largest, smallest }
 }
 

@@ -11,8 +11,8 @@ use super::extents::{ExtentSet, MIB};
 use super::layout::{MAX_VOLUMES, data_area};
 use crate::device::VolumeId;
 use crate::device::label::{
-    ERASING_TYPE, ErasePolicy, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, VOLUME_TYPE,
-    VolumeRecord,
+    ERASING_TYPE, ErasePolicy, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, OURS,
+    POOL_FILESYSTEM_TYPE, VOLUME_TYPE, VolumeRecord,
 };
 use crate::host::table::{Entry, Table};
 use crate::host::{Extent, Geometry};
@@ -70,6 +70,11 @@ impl Content {
         self.entries(LABEL_TYPE).next()
     }
 
+    /// The partition of the pool filesystem, where volumes are folders.
+    pub fn pool_filesystem(&self) -> Option<(u32, &Entry)> {
+        self.entries(POOL_FILESYSTEM_TYPE).next()
+    }
+
     pub fn volumes(&self) -> impl Iterator<Item = VolumeEntry<'_>> {
         self.entries(VOLUME_TYPE).map(|(number, entry)| VolumeEntry {
             number,
@@ -109,11 +114,10 @@ impl Content {
 
     /// Entries of types that are not ours: occupied, and never changed.
     pub fn entries_of_others(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        let ours = [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE];
         self.table
             .entries()
             .iter()
-            .filter(move |(_, e)| !ours.contains(&e.kind))
+            .filter(move |(_, e)| !OURS.types.contains(&e.kind))
             .map(|(number, entry)| (*number, entry))
     }
 
@@ -144,7 +148,7 @@ impl Content {
     pub fn free(&self) -> ExtentSet {
         match self.label.layout {
             Layout::Carved {} if self.table.entries().len() <= MAX_VOLUMES => self.unpartitioned(),
-            Layout::Carved {} => ExtentSet::default(),
+            Layout::Carved {} | Layout::Directory { .. } => ExtentSet::default(),
             Layout::Whole {} | Layout::Slots { .. } | Layout::RawDevice {} => {
                 self.free_slots().map(|(_, entry)| entry.extent).collect()
             }

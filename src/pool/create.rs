@@ -153,7 +153,7 @@ impl Pool {
     /// What there is to give now.
     pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
         let usage = self.usage(wanted, selector);
-        capacity(&offers(&self.open_members(), selector, usage), usage)
+        capacity(&offers(&self.open_members(), selector, usage))
     }
 
     /// The members that take new volumes.
@@ -183,7 +183,7 @@ impl Pool {
             let class = classes.entry(rule.class.clone()).or_default();
             class.size += view.size;
             class.divisible += match view.layout {
-                Layout::Carved {} | Layout::Slots { .. } => view.size,
+                Layout::Carved {} | Layout::Slots { .. } | Layout::Directory { .. } => view.size,
                 Layout::Whole {} | Layout::RawDevice {} => 0,
             };
             class.sets.insert(view.set.name);

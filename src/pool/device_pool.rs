@@ -99,8 +99,11 @@ impl Pool {
 
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
     pub fn release(&self, member: &Member) -> Result<(), PoolError> {
-        match member {
-            Member::Labelled(member) => {
+        if let Member::Filesystem(filesystem) = member {
+            filesystem.prepare_release()?;
+        }
+        match member.labelled() {
+            Some(member) => {
                 let mut state = member.lock_in_time()?;
                 // As it is called when it is blank: another bus or firmware than it was claimed on may call it
                 // otherwise.
@@ -114,7 +117,11 @@ impl Pool {
                     tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was released, but will be reported as missing after a restart");
                 }
             }
-            Member::Bare(member) => member.release()?,
+            None => {
+                if let Member::Bare(member) = member {
+                    member.release()?;
+                }
+            }
         }
         self.part(member.id());
         Ok(())
@@ -133,29 +140,22 @@ impl Pool {
         self.members.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// The labelled members.
+    /// The disks with our label, those with a filesystem of the pool as well.
     pub fn labelled_disks(&self) -> Vec<Arc<LabelledDisk>> {
-        let labelled = |member| match member {
-            Member::Labelled(member) => Some(member),
-            Member::Bare(_) => None,
-        };
-        self.members().into_iter().filter_map(labelled).collect()
+        self.members().iter().filter_map(Member::labelled).cloned().collect()
     }
 
     /// The bare devices.
     pub fn bare_devices(&self) -> Vec<Arc<BareDevice>> {
         let bare = |member| match member {
-            Member::Labelled(_) => None,
+            Member::Labelled(_) | Member::Filesystem(_) => None,
             Member::Bare(member) => Some(member),
         };
         self.members().into_iter().filter_map(bare).collect()
     }
 
     pub fn labelled_disk(&self, id: &DiskId) -> Option<Arc<LabelledDisk>> {
-        match self.member(id) {
-            Some(Member::Labelled(member)) => Some(member),
-            Some(Member::Bare(_)) | None => None,
-        }
+        self.member(id)?.labelled().cloned()
     }
 
     /// The claim of a bare device of the pool, with its id, whatever it shows: the one way to ask for it. What a tenant
@@ -172,7 +172,7 @@ impl Pool {
     pub fn bare_member_of(&self, set: &Snapshot, device: &Device) -> Option<Arc<BareDevice>> {
         match self.member(&self.bare_claim_of(set, device)?.0) {
             Some(Member::Bare(member)) => Some(member),
-            Some(Member::Labelled(_)) | None => None,
+            Some(Member::Labelled(_) | Member::Filesystem(_)) | None => None,
         }
     }
 
@@ -186,6 +186,7 @@ impl Pool {
     pub fn forget(&self, id: &DiskId) -> Result<bool, PoolError> {
         match self.member(id) {
             Some(Member::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
+            Some(Member::Filesystem(member)) if member.standing() != Standing::Missing => return Ok(false),
             Some(Member::Bare(member)) => {
                 if member.shown().standing != Standing::Missing {
                     return Ok(false);
@@ -194,7 +195,7 @@ impl Pool {
                 self.part(id);
                 return Ok(true);
             }
-            Some(Member::Labelled(_)) => self.part(id),
+            Some(Member::Labelled(_) | Member::Filesystem(_)) => self.part(id),
             None if self.unread_of(id).is_some() => return Ok(false),
             None => {}
         }

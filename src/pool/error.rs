@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::choose::NoPlace;
 use super::earlier::Earlier;
 use super::errand::ErrandKey;
+use super::filesystem_error::FilesystemError;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
@@ -64,6 +65,8 @@ pub enum PoolError {
     #[error(transparent)]
     Bare(#[from] BareError),
     #[error(transparent)]
+    Filesystem(#[from] FilesystemError),
+    #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
@@ -78,6 +81,7 @@ impl PoolError {
         match self {
             Self::Apply(error) => error.is_locked(),
             Self::Bare(error) => matches!(error, BareError::Stuck { .. }),
+            Self::Filesystem(error) => error.is_locked(),
             Self::Hangs { .. } => true,
             _ => false,
         }

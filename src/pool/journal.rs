@@ -47,6 +47,10 @@ pub struct Journal {
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<DiskId, KnownDisk>,
+    /// Of these, the ones that carry a pool filesystem, as they are in the document: an earlier version does not know
+    /// their layout, and would call all of it damaged. Empty in memory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    filesystems: BTreeMap<DiskId, KnownDisk>,
     /// Ids of disks, labelled or bare, that a person gave up or released, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
@@ -219,6 +223,7 @@ impl Default for Journal {
             lost: BTreeMap::new(),
             given_up: BTreeSet::new(),
             disks: BTreeMap::new(),
+            filesystems: BTreeMap::new(),
             let_go: BTreeSet::new(),
             hold: BTreeSet::new(),
             former: BTreeMap::new(),
@@ -246,7 +251,7 @@ impl Journal {
         let Some(text) = text else { return Ok(Self::default()) };
         let version: Version = serde_json::from_str(text).map_err(JournalError::Damaged)?;
         match version.format {
-            FORMAT => serde_json::from_str(text).map_err(JournalError::Damaged),
+            FORMAT => serde_json::from_str(text).map(Self::united).map_err(JournalError::Damaged),
             newer => Err(JournalError::Newer(newer)),
         }
     }
@@ -281,8 +286,15 @@ impl Journal {
         self.disks.values_mut().for_each(|known| known.strike(volume));
     }
 
+    fn united(mut self) -> Self {
+        self.disks.append(&mut self.filesystems);
+        self
+    }
+
     pub fn to_text(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a journal has string keys and no failing parts")
+        let mut document = self.clone();
+        document.filesystems = document.disks.extract_if(.., |_, disk| disk.layout.is_directory()).collect();
+        serde_json::to_string_pretty(&document).expect("a journal has string keys and no failing parts")
     }
 }
 
@@ -394,6 +406,7 @@ mod tests {
             lost: BTreeMap::from([(DiskId::named("dm-z"), lost)]),
             given_up: BTreeSet::from([DiskId::named("wwid-g")]),
             disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),
+            filesystems: BTreeMap::new(),
             let_go: BTreeSet::from([DiskId::named("gpt-1")]),
             hold: BTreeSet::from([DiskId::named("gpt-2")]),
             former: BTreeMap::from([(DiskId::named("dm-z"), vec![VolumeId::from_u128(8)])]),

@@ -7,7 +7,7 @@ use super::extents::MIB;
 use crate::claim::LayoutError;
 use crate::device::label::{DATA_START, Layout};
 use crate::host::table::SLOTS;
-use crate::host::{Extent, Geometry};
+use crate::host::{Extent, FsKind, Geometry};
 
 /// GPT has 128 entries; entry 1 is the label.
 pub const MAX_VOLUMES: usize = SLOTS as usize - 1;
@@ -35,10 +35,20 @@ pub fn places(geometry: &Geometry, layout: &Layout) -> Result<Vec<Extent>, Layou
         Layout::Carved {} => Ok(Vec::new()),
         Layout::RawDevice {} => Ok(vec![Extent { start: 0, end: geometry.size }]),
         Layout::Whole {} => Ok(vec![area]),
+        // What a claim makes there is the filesystem.
+        Layout::Directory { .. } => directories(&area),
         Layout::Slots { size: None, count: None } => Err(LayoutError::Neither),
         Layout::Slots { size: Some(size), count: None } => by_size(area, size),
         Layout::Slots { size: None, count: Some(count) } => by_count(area, u64::from(count)),
         Layout::Slots { size: Some(size), count: Some(count) } => by_both(area, size, u64::from(count)),
+    }
+}
+
+fn directories(area: &Extent) -> Result<Vec<Extent>, LayoutError> {
+    let least = FsKind::Xfs.minimum_bytes();
+    match area.len() >= least {
+        true => Ok(vec![*area]),
+        false => Err(LayoutError::DoesNotHold { count: 1, each: least, needed: least, room: area.len() }),
     }
 }
 

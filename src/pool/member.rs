@@ -11,6 +11,9 @@ use super::choose::DiskOffer;
 use super::cordon::Cordon;
 use super::erase::{Progress, work};
 use super::error::{BareError, PoolError};
+use super::filesystem::PoolFilesystem;
+use super::filesystem_error::FilesystemError;
+use super::journal::KnownDisk;
 use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
 use super::plan::{adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id, grown};
@@ -25,6 +28,8 @@ use crate::host::{KernelName, RawDisk};
 #[derive(Clone)]
 pub enum Member {
     Labelled(Arc<LabelledDisk>),
+    /// With the labelled disk that it is on.
+    Filesystem(Arc<PoolFilesystem>),
     Bare(Arc<BareDevice>),
 }
 
@@ -32,7 +37,26 @@ impl Member {
     pub fn id(&self) -> &DiskId {
         match self {
             Self::Labelled(member) => &member.id,
+            Self::Filesystem(member) => &member.carrier.id,
             Self::Bare(member) => &member.id,
+        }
+    }
+
+    /// The disk with our label that it is, or is on.
+    pub fn labelled(&self) -> Option<&Arc<LabelledDisk>> {
+        match self {
+            Self::Labelled(disk) => Some(disk),
+            Self::Filesystem(member) => Some(&member.carrier),
+            Self::Bare(_) => None,
+        }
+    }
+
+    /// What is remembered of a disk with our label should it be away at the next start; `None`: that cannot be told.
+    pub fn known(&self) -> Option<KnownDisk> {
+        match self {
+            Self::Labelled(disk) => disk.known(),
+            Self::Filesystem(member) => member.known(),
+            Self::Bare(_) => None,
         }
     }
 
@@ -40,6 +64,7 @@ impl Member {
     pub fn kernel_name(&self) -> Option<KernelName> {
         match self {
             Self::Labelled(disk) => Some(disk.shown().raw.name.clone()),
+            Self::Filesystem(member) => Some(member.carrier.shown().raw.name.clone()),
             Self::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),
         }
     }
@@ -48,6 +73,7 @@ impl Member {
     pub fn usable_raw(&self) -> Option<RawDisk> {
         match self {
             Self::Labelled(disk) => Some(disk.shown()).filter(|shown| shown.is_usable()).map(|shown| shown.raw.clone()),
+            Self::Filesystem(member) => Self::Labelled(Arc::clone(&member.carrier)).usable_raw(),
             Self::Bare(device) => Some(device.shown())
                 .filter(|shown| shown.standing == Standing::Ready)
                 .and_then(|shown| shown.raw.clone()),
@@ -57,6 +83,7 @@ impl Member {
     pub fn rule(&self) -> Option<Arc<Rule>> {
         match self {
             Self::Labelled(member) => member.shown().rule.clone(),
+            Self::Filesystem(member) => member.carrier.shown().rule.clone(),
             Self::Bare(member) => member.shown().rule.clone(),
         }
     }
@@ -64,6 +91,7 @@ impl Member {
     pub fn views(&self) -> Vec<VolumeView> {
         match self {
             Self::Labelled(member) => member.views(),
+            Self::Filesystem(member) => member.views(),
             Self::Bare(member) => member.view().into_iter().collect(),
         }
     }
@@ -71,6 +99,7 @@ impl Member {
     pub fn view(&self, id: VolumeId) -> Option<VolumeView> {
         match self {
             Self::Labelled(member) => member.view(id),
+            Self::Filesystem(member) => member.view(id),
             Self::Bare(member) => member.view().filter(|view| view.id == id),
         }
     }
@@ -78,6 +107,7 @@ impl Member {
     pub fn disk_view(&self) -> Option<DiskView> {
         match self {
             Self::Labelled(member) => Some(member.disk_view()),
+            Self::Filesystem(member) => Some(member.disk_view()),
             Self::Bare(member) => member.disk_view(),
         }
     }
@@ -85,22 +115,21 @@ impl Member {
     pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
         match self {
             Self::Labelled(member) => member.shown().offer(place, usage),
+            Self::Filesystem(member) => member.offer(place, usage),
             Self::Bare(member) => member.offer(place, usage),
         }
     }
 
     /// Why it takes no new volumes, as the disk itself says.
     pub fn cordon(&self) -> Option<Cordon> {
-        match self {
-            Self::Labelled(member) => member.shown().cordon(),
-            Self::Bare(_) => None,
-        }
+        self.labelled()?.shown().cordon()
     }
 
     /// Whether its disk is here and in order.
     pub fn is_usable(&self) -> bool {
         match self {
             Self::Labelled(member) => member.shown().is_usable(),
+            Self::Filesystem(member) => member.is_usable(),
             Self::Bare(member) => member.shown().standing == Standing::Ready,
         }
     }
@@ -108,15 +137,18 @@ impl Member {
     /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on
     /// a bare device.
     pub fn why_unusable(&self) -> Option<String> {
-        let Self::Labelled(member) = self else { return None };
-        member.shown().standing.why_away()
+        match self {
+            Self::Labelled(member) => member.shown().standing.why_away(),
+            Self::Filesystem(member) => member.standing().why_away(),
+            Self::Bare(_) => None,
+        }
     }
 
     /// The kernel has the volume mapped as the disk says.
     pub fn remap(&self) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.recover_mappings()?),
-            Self::Bare(_) => Ok(()),
+            Self::Filesystem(_) | Self::Bare(_) => Ok(()),
         }
     }
 
@@ -133,6 +165,10 @@ impl Member {
                     Ok(()) => Ok(()),
                 }
             }
+            Self::Filesystem(member) => match member.delete(id) {
+                Err(error @ FilesystemError::Mounted(_)) => Err(PoolError::InUse { id, why: error.to_string() }),
+                done => Ok(done?),
+            },
             Self::Bare(member) => match member.delete(id, policy) {
                 Err(BareError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
@@ -144,6 +180,7 @@ impl Member {
     pub fn is_erasing(&self) -> bool {
         match self {
             Self::Labelled(member) => member.shown().content.erasing().next().is_some(),
+            Self::Filesystem(member) => member.is_erasing(),
             Self::Bare(_) => false,
         }
     }
@@ -151,7 +188,7 @@ impl Member {
     /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
     pub fn begin_format(&self, id: VolumeId) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(_) => Ok(()),
+            Self::Labelled(_) | Self::Filesystem(_) => Ok(()),
             Self::Bare(member) => Ok(member.begin_format(id)?),
         }
     }
@@ -161,6 +198,8 @@ impl Member {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
             }
+            // A folder has no filesystem of its own.
+            Self::Filesystem(_) => Ok(()),
             Self::Bare(member) => Ok(member.change_volume(view.id, |volume| {
                 (volume.formatting, volume.formatted) = (false, true);
                 volume.record.fs_size = view.size;
@@ -171,6 +210,7 @@ impl Member {
     pub fn mark_grown(&self, id: VolumeId, size: u64) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
+            Self::Filesystem(_) => Ok(()),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
         }
     }
@@ -178,6 +218,7 @@ impl Member {
     pub fn adopt_volume(&self, id: VolumeId) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
+            Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = false)?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
         }
     }
@@ -188,6 +229,7 @@ impl Member {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| describe_volume(content, id, record))?)
             }
+            Self::Filesystem(member) => Ok(member.describe_volume(id, record)?),
             Self::Bare(_) => Ok(()),
         }
     }
@@ -197,6 +239,7 @@ impl Member {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
             }
+            Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = true)?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = true)?),
         }
     }
@@ -233,6 +276,12 @@ impl Member {
                     None => error.into(),
                 })
             }
+            Self::Filesystem(member) => match member.give_other_id(id, fresh, name, journal) {
+                Err(PoolError::Filesystem(error @ FilesystemError::Mounted(_))) => {
+                    Err(PoolError::InUse { id, why: error.to_string() })
+                }
+                done => done,
+            },
             Self::Bare(member) => match member.give_other_id(id, fresh, name) {
                 Err(BareError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
@@ -243,21 +292,23 @@ impl Member {
     pub fn work(&self) -> Result<Progress, PoolError> {
         match self {
             Self::Labelled(member) => Ok(work(member)?),
+            Self::Filesystem(member) => member.work(),
             Self::Bare(member) => Ok(member.work()?),
         }
     }
 
     /// Both copies of the label say the same afterwards.
     pub fn mirror(&self) -> Result<(), PoolError> {
-        match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.mirror()?),
-            Self::Bare(_) => Ok(()),
+        match self.labelled() {
+            Some(disk) => Ok(disk.lock().disk()?.mirror()?),
+            None => Ok(()),
         }
     }
 
     pub fn worker(&self) -> &WorkerFlag {
         match self {
             Self::Labelled(member) => &member.worker,
+            Self::Filesystem(member) => &member.carrier.worker,
             Self::Bare(member) => &member.worker,
         }
     }

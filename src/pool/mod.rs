@@ -1,11 +1,12 @@
 //! What we make of disks: layouts, extents, placement and plans (pure), and their execution.
 //!
-//! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. `disk`, `erase`, `labelled` and
-//! `bare` touch a disk, `journal_store` the state directory; what they perform is decided elsewhere.
+//! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. `disk`, `erase`, `labelled`,
+//! `filesystem` and `bare` touch a disk, `journal_store` the state directory; what they perform is decided elsewhere.
 //!
 //! * `device_pool`: all members; `create`, `change`, `settle`: the verbs that `volume` calls; `whereabouts`: where a
 //!   volume is, and may be.
-//! * `labelled`: a labelled disk over its life; `bare`: a bare device; `member`: what both have in common.
+//! * `labelled`: a labelled disk over its life; `filesystem`: one whose volumes are folders, and `directory`: their names;
+//!   `bare`: a bare device; `member`: what all have in common.
 //! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `erasure`: how far that is; `background`:
 //!   that of all.
 //! * `cordon`: which disks take no new volumes.
@@ -19,6 +20,7 @@ mod content;
 mod cordon;
 mod create;
 mod device_pool;
+mod directory;
 mod disk;
 mod earlier;
 mod erase;
@@ -26,11 +28,14 @@ mod erasure;
 mod errand;
 mod error;
 mod extents;
+mod filesystem;
+mod filesystem_error;
 mod journal;
 mod journal_store;
 mod labelled;
 mod layout;
 mod member;
+mod opening_error;
 mod plan;
 mod request;
 mod settle;
@@ -51,12 +56,15 @@ pub use erase::Progress;
 pub use erasure::Erasure;
 pub use errand::ErrandKey;
 pub use error::{ApplyError, BareError, PoolError, StoreError};
+pub use filesystem::PoolFilesystem;
+pub use filesystem_error::FilesystemError;
 pub use journal::{BareClaim, BareVolume, JOURNAL, KnownDisk, LostClaim, LostVolume};
 pub use journal_store::reported::{AskVolumes, ReportedVolume};
 pub use labelled::LabelledDisk;
 pub use layout::{data_area, places};
 pub use member::Member;
 pub use member::room::Attempt;
+pub use opening_error::OpeningError;
 pub use plan::{NewLabel, PlannedVolume, Site, relabel};
 pub use request::{Change, CreateRequest, Selector, WantedUsage, difference};
-pub use view::{CORDONED, DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};
+pub use view::{CORDONED, DirectoryView, DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};

@@ -58,7 +58,7 @@ impl Pool {
         for Aside { member, was, id, name } in &settlement.aside {
             member.give_other_id(settlement.id, *id, name, self.journal()).map_err(|error| match error {
                 PoolError::InUse { why, .. } => {
-                    let (node, disk) = (was.node.display(), &was.disk);
+                    let (node, disk) = (was.path().display(), &was.disk);
                     let why = format!("{node} on disk {disk} is in use: {why}; unmount it there first");
                     PoolError::NotSettled { id: settlement.id, why }
                 }

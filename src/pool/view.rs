@@ -1,7 +1,7 @@
 //! What the rest of the product sees of the pool: its disks, its volumes, and what is not known of them. Values only.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cordon::Cordon;
 use super::erasure::Erasure;
@@ -50,14 +50,33 @@ pub struct VolumeView {
     pub given_up: bool,
     /// It is, or may be, on another disk as well, in words: it cannot be used.
     pub conflict: Option<String>,
-    /// The device that the tenant gets.
+    /// The device that the tenant gets, or that the filesystem of its folder is on.
     pub node: PathBuf,
+    /// `None`: the tenant gets the device.
+    pub directory: Option<DirectoryView>,
+}
+
+/// The folder that a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryView {
+    /// Its path on this node, in the mount of the pool.
+    pub path: PathBuf,
+    /// Its path in the filesystem.
+    pub root: PathBuf,
 }
 
 impl VolumeView {
     /// What its mounts are from.
     pub fn source(&self) -> MountSource<'_> {
-        MountSource::whole(&self.node)
+        match &self.directory {
+            Some(DirectoryView { root, .. }) => MountSource { device: &self.node, root },
+            None => MountSource::whole(&self.node),
+        }
+    }
+
+    /// What people are shown: the folder, or the device.
+    pub fn path(&self) -> &Path {
+        self.directory.as_ref().map_or(&self.node, |directory| &directory.path)
     }
 }
 

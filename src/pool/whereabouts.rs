@@ -130,7 +130,7 @@ impl Pool {
         // One that has a claim says itself what contradicts it.
         let why = match self.member(&disk) {
             Some(Member::Bare(device)) => device.shown().standing.why_away(),
-            Some(Member::Labelled(_)) | None => None,
+            Some(Member::Labelled(_) | Member::Filesystem(_)) | None => None,
         };
         let why = why.unwrap_or_else(not_known);
         Err(PoolError::DiskAway { id, disk, why })

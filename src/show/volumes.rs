@@ -143,6 +143,7 @@ mod tests {
             given_up: false,
             conflict: None,
             node: Default::default(),
+            directory: None,
         }
     }
 

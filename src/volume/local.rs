@@ -179,9 +179,11 @@ impl From<PoolError> for Error {
             PoolError::NotLookedAt { .. } | PoolError::VolumesNotRead { .. } | PoolError::BeingZeroed { .. } => {
                 Error::Aborted(words)
             }
-            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Hangs { .. } => {
-                Error::Internal(words)
-            }
+            PoolError::Apply(_)
+            | PoolError::Journal(_)
+            | PoolError::Bare(_)
+            | PoolError::Filesystem(_)
+            | PoolError::Hangs { .. } => Error::Internal(words),
         }
     }
 }

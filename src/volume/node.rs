@@ -3,6 +3,7 @@
 //! Every verb holds its volume's lock and runs on a blocking thread to its end, whether or not the caller waits: an
 //! mkfs that outlasts the call continues, and a repeated call gets the answer to come back.
 
+mod refusal;
 mod work;
 
 use std::sync::Arc;

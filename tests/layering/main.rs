@@ -44,13 +44,14 @@ const MODULES: [(&str, &[&str]); 15] = [
 ];
 
 /// The files of `pool` with effects; all others are values, and know none of these.
-const SHELL_OF_POOL: [&str; 12] = [
+const SHELL_OF_POOL: [&str; 13] = [
     "pool/background",
     "pool/change",
     "pool/create",
     "pool/device_pool",
     "pool/disk",
     "pool/erase",
+    "pool/filesystem",
     "pool/journal_store",
     "pool/labelled",
     "pool/bare",
@@ -85,6 +86,7 @@ const SHELLS: &[(&str, &str)] = &[
     ("pool/journal_store", "reads and writes the journal"),
     ("pool/labelled", "holds an open disk"),
     ("pool/bare", "holds an open device"),
+    ("pool/filesystem", "makes and mounts a filesystem, and holds its root"),
     ("agent", "opens, claims and wipes what a pass decides"),
     ("volume/node", "mounts volumes"),
     ("volume/local", "the port `Volumes` on this node's pool"),

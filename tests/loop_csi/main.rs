@@ -17,6 +17,7 @@ mod clock;
 mod coming;
 mod conflict;
 mod content;
+mod directories;
 mod driver;
 mod dry_run;
 mod hanging;

@@ -10,6 +10,7 @@ mod filesystems;
 mod fixture;
 mod mounts;
 mod partitions;
+mod roots;
 mod scan;
 mod signatures;
 mod states;

@@ -1,9 +1,10 @@
 //! The pool of a node and its agent, driven by hand on a fake machine: stopped at every effect (`crash`), with disks
-//! that fail, leave and are copied (`faults`), with sectors and partitions that are damaged or in use (`damage`), with
+//! that fail, leave and are copied (`faults`), with volumes that are folders (`directories`), with sectors and partitions that are damaged or in use (`damage`), with
 //! a journal that is damaged, lost or too old (`journal`), and with disks and filesystems that hang (`hangs`).
 
 mod crash;
 mod damage;
+mod directories;
 mod faults;
 mod hangs;
 mod journal;

@@ -84,8 +84,9 @@ impl Reconciler {
             }
             return self.adopt_bare(&device, member, &why, run);
         }
-        if let Some(Member::Labelled(member)) = member.filter(|member| member.cordon() == Some(Cordon::GivenUp)) {
-            return self.adopt_held(&device, &member, run);
+        let held = member.filter(|member| member.cordon() == Some(Cordon::GivenUp));
+        if let Some(member) = held.as_ref().and_then(Member::labelled) {
+            return self.adopt_held(&device, member, run);
         }
         let id = snapshot.bare_id(&device);
         if let Some(lost) = self.pool().journal().lost().remove(&id) {

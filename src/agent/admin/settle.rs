@@ -85,5 +85,5 @@ impl Reconciler {
 /// What tells one of several from another.
 fn described(view: &VolumeView) -> String {
     let made = if view.formatted { "formatted" } else { "never formatted" };
-    format!("{} (disk {}, {}, {made})", view.node.display(), view.disk, Size(view.size))
+    format!("{} (disk {}, {}, {made})", view.path().display(), view.disk, Size(view.size))
 }

@@ -18,6 +18,7 @@ pub struct PlacedVolume {
     node: PathBuf,
     /// Of its filesystem, as far as nothing else is on top; none for a block volume.
     mounts: Vec<Mount>,
+    is_directory: bool,
 }
 
 /// By disk: one that hangs leaves the others their answer.
@@ -74,7 +75,8 @@ pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected:
         // A question at a covered target would be about what covers it.
         let can_be_asked = |mount: &&Mount| is_filesystem && !places.covered.contains(&mount.target);
         let mounts = ours.into_iter().filter(can_be_asked).cloned().collect();
-        let volume = PlacedVolume { id: view.id, places, node: view.node.clone(), mounts };
+        let is_directory = view.directory.is_some();
+        let volume = PlacedVolume { id: view.id, places, node: view.node.clone(), mounts, is_directory };
         found.entry(view.disk.clone()).or_default().push(volume);
     }
     found
@@ -86,7 +88,7 @@ pub fn observe(host: &Arc<dyn Host>, volumes: Vec<PlacedVolume>) -> Vec<(VolumeI
 }
 
 fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume) -> VolumeObservation {
-    let PlacedVolume { id: _, places, node, mounts } = volume;
+    let PlacedVolume { id: _, places, node, mounts, is_directory } = volume;
     let device = host.mounts().device_limits(&node);
     let mut observation = VolumeObservation { places, device, ..VolumeObservation::default() };
     for mount in &mounts {
@@ -94,7 +96,8 @@ fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume) -> VolumeObservation {
             // All mounts of a volume are of one filesystem.
             Ok(state) if observation.state.is_none() => {
                 observation.state = Some(state);
-                observation.usage = host.mounts().usage(&mount.target).ok();
+                // That of a filesystem which others use as well says nothing of this volume.
+                observation.usage = host.mounts().usage(&mount.target).ok().filter(|_| !is_directory);
             }
             Ok(_) => {}
             Err(HostError::Changed { .. }) if is_still_there(host, mount) => {

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use super::error::ClaimError;
+use crate::agent::open::member;
 use crate::claim::Rule;
 use crate::device::{
     Device, DiskId, Owner,
     label::{Hardware, Layout, SetRef},
 };
-use crate::host::{Access, Disk, Host, Openers, Probe, ProbeResult, timeout::Late};
+use crate::host::{Access, Disk, Host, Openers, Probe, ProbeResult, chain, timeout::Late};
 use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, reads_as_zeros,
 };
@@ -61,7 +62,14 @@ impl Taking {
         };
         let id = DiskId::labelled(id);
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
-        pool.join(Member::Labelled(Arc::new(LabelledDisk::new(id, now.raw, disk, rule))));
+        let member = member(LabelledDisk::new(id, now.raw, disk, rule), &host);
+        pool.join(member.clone());
+        // It is claimed by now; the next pass opens what could not be made.
+        if let Member::Filesystem(filesystem) = member
+            && let Err(error) = filesystem.arrive(pool.owner())
+        {
+            tracing::warn!(disk = %filesystem.carrier.id, error = %chain(&error), "a claimed disk has no filesystem yet");
+        }
         Ok(())
     }
 }

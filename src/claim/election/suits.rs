@@ -126,7 +126,7 @@ impl<'a> SetTurn<'_, 'a> {
         if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
             return Err(Rejection::Renumbered { astray });
         }
-        if !holds_table(&device.raw) && self.rule.layout.cuts() {
+        if !holds_table(&device.raw) && (self.rule.layout.cuts() || self.rule.layout.is_directory()) {
             return Err(Rejection::HoldsNoTable);
         }
         if self.is_bare_use(device) && device.id.is_path() {

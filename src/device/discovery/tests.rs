@@ -106,6 +106,10 @@ impl Host for Desk {
         unreachable!("a look mounts nothing")
     }
 
+    fn own_mounts(&self) -> PathBuf {
+        unreachable!("discovery mounts nothing")
+    }
+
     fn monotonic(&self) -> Duration {
         *self.now.lock().unwrap()
     }

@@ -11,6 +11,7 @@ use super::bytes::SparseBytes;
 use super::effect::Effect;
 use super::gate::Gate;
 use super::power::{Fate, Power};
+use super::tree::Tree;
 use crate::host::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 use crate::host::error::HostError;
 use crate::host::extent::Extent;
@@ -23,6 +24,8 @@ pub struct Platter {
     power: Arc<Power>,
     state: Mutex<State>,
     gate: Gate,
+    /// The filesystems on it, by where they begin.
+    trees: Mutex<BTreeMap<u64, Tree>>,
 }
 
 #[derive(Default)]
@@ -45,7 +48,8 @@ struct State {
 /// An operation that is to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// `read`, `write`, `zero` or `sync`; `lock`: others keep the lock of the node.
+    /// `read`, `write`, `zero` or `sync`; `lock`: others keep the lock of the node; `tree write`, `tree make`, `tree move`
+    /// or `tree remove`: a change of its filesystem.
     pub what: &'static str,
     /// Fails where it touches this range.
     pub range: Extent,
@@ -55,7 +59,32 @@ pub struct Fault {
 
 impl Platter {
     pub fn new(name: &str, geometry: Geometry, power: Arc<Power>) -> Self {
-        Self { name: name.to_owned(), geometry, power, state: Mutex::default(), gate: Gate::default() }
+        Self {
+            name: name.to_owned(),
+            geometry,
+            power,
+            state: Mutex::default(),
+            gate: Gate::default(),
+            trees: Mutex::default(),
+        }
+    }
+
+    pub(super) fn trees(&self) -> MutexGuard<'_, BTreeMap<u64, Tree>> {
+        self.trees.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn check_power(&self) -> std::io::Result<()> {
+        self.power.check()
+    }
+
+    /// Counts a durable effect that is none on its bytes, which fails as `what` does.
+    pub(super) fn spend_on(&self, what: &'static str) -> std::io::Result<()> {
+        self.until_it_answers(what);
+        self.power.check()?;
+        if self.fails(what) {
+            return Err(std::io::Error::from_raw_os_error(nix::libc::EIO));
+        }
+        self.power.spend()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

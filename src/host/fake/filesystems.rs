@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use uuid::Uuid;
 
+use super::tree::Tree;
 use super::{Inventory, Platter, locked};
 use crate::host::error::HostError;
 use crate::host::port::{Filesystems, FsIdentity, FsKind};
@@ -64,6 +65,7 @@ impl Filesystems for FakeFilesystems {
         bytes[8..8 + name.len()].copy_from_slice(name.as_bytes());
         bytes[16..].copy_from_slice(uuid.as_bytes());
         platter.poke(start, &bytes);
+        platter.trees().insert(start, Tree::default());
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod gate;
 mod mounts;
 mod power;
 mod state;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -313,6 +314,10 @@ impl Host for FakeHost {
 
     fn state(&self) -> &dyn StateStore {
         &self.state
+    }
+
+    fn own_mounts(&self) -> PathBuf {
+        "/state/filesystems".into()
     }
 
     fn monotonic(&self) -> Duration {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::gate::Gate;
+use super::tree::FakeRoot;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
+use crate::host::filesystem_root::FilesystemRoot;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::port::{
-    DeviceLimits, FsKind, FsUsage, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind,
-};
+use crate::host::fs_usage::FsUsage;
+use crate::host::port::{DeviceLimits, FsKind, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -98,7 +99,12 @@ impl Mounts for FakeMounts {
 
     fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError> {
         let mut state = locked(&self.state);
-        let below = state.mounts.iter().rev().find(|(mount, _)| mount.target == source).cloned();
+        let above = state.mounts.iter().rev().find(|(mount, _)| source.starts_with(&mount.target)).cloned();
+        let below = above.map(|(mount, device)| {
+            let inner = source.strip_prefix(&mount.target).unwrap_or(Path::new(""));
+            let root = if inner.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(inner) };
+            (Mount { root, ..mount }, device)
+        });
         let (mut mount, device) = below.unwrap_or_else(|| {
             let mount = Mount {
                 device: DevNo { major: 0, minor: 5 },
@@ -128,6 +134,21 @@ impl Mounts for FakeMounts {
         drop(state);
         self.hold(&device, still);
         Ok(())
+    }
+
+    fn detach(&self, target: &Path) -> Result<(), HostError> {
+        self.unmount(target)
+    }
+
+    fn open_root(&self, target: &Path, node: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError> {
+        let changed = || HostError::Changed { path: target.to_owned(), why: "another filesystem is there".to_owned() };
+        let state = locked(&self.state);
+        let top = state.mounts.iter().rev().find(|(mount, _)| mount.target == target);
+        top.filter(|(mount, device)| device == node && mount.root == Path::new("/")).ok_or_else(changed)?;
+        let (platter, number) = locked(&self.inventory).resolve(node).ok_or_else(changed)?;
+        let start = platter.mapping(number).map_or(0, |extent| extent.start);
+        let size = platter.mapping(number).map_or(platter.geometry.size, |extent| extent.len());
+        Ok(Arc::new(FakeRoot { platter, start, size }))
     }
 
     fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError> {

@@ -13,8 +13,8 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 
-use super::usage::usage_of;
 use crate::host::error::HostError;
+use crate::host::fs_usage::FsUsage;
 use crate::host::links::{host_root, open_below};
 use crate::host::port::{Mounted, PathState};
 use crate::host::raw::DevNo;
@@ -47,7 +47,7 @@ pub fn path_state(roots: &Roots, path: &Path) -> Result<PathState, HostError> {
         SFlag::S_IFDIR => Ok(PathState::Directory {
             mounted: mounted(&table, found.as_fd()).map_err(failed)?,
             device_size: size(stat.st_dev),
-            usage: usage_of(&fstatvfs(&found).map_err(failed)?),
+            usage: FsUsage::of(&fstatvfs(&found).map_err(failed)?),
         }),
         _ => Ok(PathState::Other),
     }

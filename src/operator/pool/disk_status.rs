@@ -43,6 +43,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         Layout::Whole {} => "Whole",
         Layout::Slots { .. } => "Slots",
         Layout::Carved {} => "Carved",
+        Layout::Directory { .. } => "Directory",
         Layout::RawDevice {} => "RawDevice",
     };
     DiskStatus {

@@ -118,5 +118,6 @@ pub fn view() -> VolumeView {
         given_up: false,
         conflict: None,
         node: PathBuf::new(),
+        directory: None,
     }
 }

@@ -40,9 +40,11 @@ impl Refusal {
             PoolError::BeingZeroed { .. } => VolumeReason::BeingZeroed,
             PoolError::CannotGrow { .. } => VolumeReason::CannotGrow,
             PoolError::NoSuchVolume { .. } => VolumeReason::NoSuchVolume,
-            PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => {
-                VolumeReason::Internal
-            }
+            PoolError::Journal(_)
+            | PoolError::Bare(_)
+            | PoolError::Filesystem(_)
+            | PoolError::Apply(_)
+            | PoolError::Hangs { .. } => VolumeReason::Internal,
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
     }
@@ -52,7 +54,9 @@ impl Refusal {
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
             PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => VolumeReason::JournalFailed,
-            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => VolumeReason::DiskFailed,
+            PoolError::Bare(_) | PoolError::Filesystem(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => {
+                VolumeReason::DiskFailed
+            }
             PoolError::NoSuchVolume { .. }
             | PoolError::NoPlace(_)
             | PoolError::NoSet(_)

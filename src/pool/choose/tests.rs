@@ -5,12 +5,12 @@ mod choice {
 
     fn slots(disk: u32, mib: &[u64]) -> DiskOffer<u32> {
         let places = (2..).zip(mib).map(|(n, m)| (Site::Slot(n), Extent { start: 0, end: m * MIB })).collect();
-        DiskOffer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new() }
+        DiskOffer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new(), least: MIB }
     }
 
     fn carved(disk: u32, mib: u64) -> DiskOffer<u32> {
         let room = ExtentSet::from_iter([Extent { start: 2 * MIB, end: (2 + mib) * MIB }]);
-        DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
+        DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new(), least: MIB }
     }
 
     fn demand(required: u64, limit: Option<u64>) -> Demand {
@@ -39,9 +39,10 @@ mod choice {
     #[test]
     fn a_size_is_raised_to_the_filesystems_minimum_unless_the_limit_forbids_it() {
         let xfs = |limit: Option<u64>| Demand { usage: VolumeUsage::Mount(FsKind::Xfs), ..demand(10, limit) };
-        let (_, site) = choose(&[carved(0, 1000)], &xfs(None)).expect("there is room");
+        let offers = [DiskOffer { least: minimum(xfs(None).usage), ..carved(0, 1000) }];
+        let (_, site) = choose(&offers, &xfs(None)).expect("there is room");
         assert!(matches!(site, Site::Space(e) if e.len() == 300 * MIB));
-        let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");
+        let err = choose(&offers, &xfs(Some(299))).expect_err("too small for xfs");
         assert_eq!(
             err.to_string(),
             "the limit of 313524224 bytes is below the 314572800 bytes (300.0 MiB) that a filesystem of type xfs needs"
@@ -58,10 +59,24 @@ mod choice {
     #[test]
     fn capacity_is_the_sum_and_the_largest_place_and_nothing_below_the_minimum() {
         let offers = [slots(0, &[100, 30]), carved(1, 50)];
-        let block = capacity(&offers, VolumeUsage::Block);
+        let block = capacity(&offers);
         assert_eq!(block, Capacity { available: 180 * MIB, largest: 100 * MIB, smallest: MIB });
-        assert_eq!(capacity(&offers, VolumeUsage::Mount(FsKind::Xfs)), Capacity::default());
-        assert_eq!(capacity(&offers[..1], VolumeUsage::Block).smallest, 30 * MIB);
+        let xfs = offers.each_ref().map(|offer| DiskOffer { least: 300 * MIB, ..offer.clone() });
+        assert_eq!(capacity(&xfs), Capacity::default());
+        assert_eq!(capacity(&offers[..1]).smallest, 30 * MIB);
+        // A filesystem of its own beside folders of another one.
+        let [slots, folders] = offers;
+        let both = [DiskOffer { least: 300 * MIB, ..slots }, folders];
+        assert_eq!(capacity(&both), Capacity { available: 50 * MIB, largest: 50 * MIB, smallest: MIB });
+    }
+
+    #[test]
+    fn of_disks_with_different_least_sizes_those_that_take_smaller_volumes_come_first() {
+        let offers = [DiskOffer { least: 40 * MIB, ..slots(0, &[50]) }, carved(1, 30)];
+        let disk = |demand: Demand| choose(&offers, &demand).map(|(disk, _)| disk);
+        assert_eq!((disk(demand(5, None)), disk(demand(35, None))), (Ok(1), Ok(0)));
+        assert_eq!(disk(demand(60, None)), Err(NoPlace::Full { required: 60 * MIB, largest: 50 * MIB }));
+        assert!(matches!(disk(demand(35, Some(38))), Err(NoPlace::Limit { least, .. }) if least == 40 * MIB));
     }
 }
 

@@ -65,6 +65,7 @@ impl LabelledShown {
             given_up: content.label.given_up,
             conflict: None,
             node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),
+            directory: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::pool::{
     erase::{GIVE_WAY, zeroed_in_call},
     error::{ApplyError, BareError, PoolError},
     extents::ExtentSet,
+    filesystem_error::FilesystemError,
     journal_store::JournalStore,
     labelled::{LabelledDisk, LabelledState},
     plan::{PlanError, PlannedVolume, Site},
@@ -61,6 +62,7 @@ impl Member {
                 }
                 made
             }
+            Self::Filesystem(member) => member.create(site, volume, journal, timeout),
             Self::Bare(member) => match member.create(volume, timeout) {
                 Err(BareError::BeingZeroed { remaining }) => {
                     return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), remaining });
@@ -91,6 +93,7 @@ impl Member {
                     done => done,
                 }
             }
+            Self::Filesystem(member) => member.expand(id, required),
             Self::Bare(_) if required <= view.size => Ok(()),
             Self::Bare(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
         }
@@ -130,6 +133,7 @@ fn is_taken(error: &PoolError) -> bool {
             matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
         }
         PoolError::Bare(error) => matches!(error, BareError::Taken(_)),
+        PoolError::Filesystem(error) => matches!(error, FilesystemError::Taken { .. }),
         _ => false,
     }
 }
@@ -140,6 +144,7 @@ fn left_no_trace(error: &PoolError) -> bool {
         || match error {
             PoolError::Apply(error) => error.left_no_trace(),
             PoolError::Bare(error) => error.left_no_trace(),
+            PoolError::Filesystem(error) => error.left_no_trace(),
             _ => false,
         }
 }

@@ -11,7 +11,9 @@ use uuid::Uuid;
 
 use super::step::{Plan, PlanError, Step};
 use crate::device::NodeName;
-use crate::device::label::{FREE_SLOT_TYPE, Hardware, LABEL_EXTENT, LABEL_TYPE, Label, Layout, SetRef};
+use crate::device::label::{
+    FREE_SLOT_TYPE, Hardware, LABEL_EXTENT, LABEL_TYPE, Label, Layout, POOL_FILESYSTEM_TYPE, SetRef,
+};
 use crate::host::Geometry;
 use crate::host::table::{Entry, Name, Table};
 use crate::pool::content::Content;
@@ -43,9 +45,12 @@ pub fn claim(claim: &NewLabel, mut random: impl FnMut() -> Uuid) -> Result<(Plan
         name: Name::tail("localpool label"),
     };
     let mut table = Table::new(random(), geometry)?.with(LABEL_NUMBER, Some(label_entry))?;
+    let (kind, name) = match layout.is_directory() {
+        true => (POOL_FILESYSTEM_TYPE, "localpool volumes"),
+        false => (FREE_SLOT_TYPE, "localpool free"),
+    };
     for (number, extent) in (LABEL_NUMBER + 1..).zip(places(&geometry, &layout)?) {
-        let name = Name::tail("localpool free");
-        let slot = Entry { kind: FREE_SLOT_TYPE, guid: random(), extent, attributes: 0, name };
+        let slot = Entry { kind, guid: random(), extent, attributes: 0, name: Name::tail(name) };
         table = table.with(number, Some(slot))?;
     }
     let table = Arc::new(table);

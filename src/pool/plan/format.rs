@@ -22,6 +22,16 @@ pub fn formatted(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
     Ok(Plan(steps))
 }
 
+/// The pool filesystem is made, with all that it begins with.
+pub fn prepared(content: &Content) -> Plan {
+    let Some((number, entry)) = content.pool_filesystem().filter(|(_, entry)| entry.attributes & FORMATTED == 0) else {
+        return Plan::default();
+    };
+    let entry = Entry { attributes: entry.attributes | FORMATTED, ..entry.clone() };
+    let table = content.table.with(number, Some(entry));
+    table.map_or_else(|_| Plan::default(), |table| Plan(vec![Step::Table(Arc::new(table))]))
+}
+
 /// After mkfs or a growth: the filesystem fills a device of `size` bytes.
 pub fn grown(content: &Content, id: VolumeId, size: u64) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;

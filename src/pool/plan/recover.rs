@@ -9,12 +9,13 @@ pub fn may_stay(content: &Content, number: u32, extent: Extent) -> bool {
     expected_mappings(content).iter().all(|expected| expected.number != number && !expected.extent.overlaps(&extent))
 }
 
-/// The partitions that should be mapped: the label, by which the disk is held, and volumes. What is not ours stays as
+/// The partitions that should be mapped: the label, by which the disk is held, volumes, and a pool filesystem. What is not ours stays as
 /// the kernel found it.
 pub fn expected_mappings(content: &Content) -> Vec<Mapping> {
     let label = content.label_entry().map(|(number, entry)| Mapping { number, extent: entry.extent });
     let volumes = content.volumes().map(|v| Mapping { number: v.number, extent: v.entry.extent });
-    label.into_iter().chain(volumes).collect()
+    let filesystem = content.pool_filesystem().map(|(number, entry)| Mapping { number, extent: entry.extent });
+    label.into_iter().chain(volumes).chain(filesystem).collect()
 }
 
 /// Unmaps what should not be (free slots, erasing) and maps what is missing. A volume that is mapped

@@ -1,16 +1,15 @@
 //! The blocking half: does what `publish` decides.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use super::refusal::{bad_target, failed, known_path, measured, mount_failed, occupied};
 use crate::device::{VolumeId, label::VolumeUsage};
-use crate::health::{Board, Condition};
-use crate::host::{FsKind, FsUsage, Host, HostError, Mount, TargetAccess, TargetKind, chain};
+use crate::health::Board;
+use crate::host::{FsKind, Host, HostError, Mount, TargetAccess, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
-use crate::volume::publish::{
-    AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
-};
+use crate::volume::publish::{AccessType, AtTarget, agreed, at_target, may_be_a_volume, mount_words, published};
 use crate::volume::request::{PublishRequest, Stats};
 
 /// The blocking half.
@@ -72,8 +71,11 @@ impl Work {
             AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
             AtTarget::Nothing => {}
         }
-        self.ready_filesystem(&view, kind)?;
         let mounts = self.host.mounts();
+        if let Some(directory) = &view.directory {
+            return self.stage_directory(id, &directory.path, staging, flags);
+        }
+        self.ready_filesystem(&view, kind)?;
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
         mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))?;
         self.health.mounted(id, staging, self.health.unmounts());
@@ -84,9 +86,24 @@ impl Work {
         }
     }
 
+    /// A folder is mounted as its filesystem is, with whatever options that has.
+    fn stage_directory(&self, id: VolumeId, path: &Path, staging: &Path, flags: &[String]) -> Result<(), Error> {
+        if !flags.is_empty() {
+            let flags = flags.join(",");
+            let words =
+                format!("mount_flags {flags} cannot be had: the volume is a folder of a filesystem that others use");
+            return Err(Error::Invalid(words));
+        }
+        let mounts = self.host.mounts();
+        mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
+        mounts.bind(path, staging, TargetAccess::ReadWrite).map_err(|e| failed("bind-mount the volume", e))?;
+        self.health.mounted(id, staging, self.health.unmounts());
+        Ok(())
+    }
+
     /// Grows the filesystem if the record says that it does not fill its volume.
     fn grow(&self, view: &VolumeView, kind: FsKind, mounted_at: Option<&Path>) -> Result<(), Error> {
-        if view.record.as_ref().is_none_or(|record| record.fs_size >= view.size) {
+        if view.directory.is_some() || view.record.as_ref().is_none_or(|record| record.fs_size >= view.size) {
             return Ok(());
         }
         match self.host.filesystems().grow(kind, &view.node, mounted_at) {
@@ -292,73 +309,5 @@ impl Work {
             self.grow(&view, kind, Some(&path))?;
         }
         Ok(view.size)
-    }
-}
-
-/// A filesystem that has shut down cannot be measured, and whoever asks learns why.
-fn measured(usage: Result<FsUsage, HostError>, condition: &Condition) -> Result<Option<FsUsage>, Error> {
-    match usage {
-        Ok(usage) => Ok(Some(usage)),
-        Err(_) if !condition.is_accessible() => Ok(None),
-        Err(error) => Err(failed("measure the filesystem", error)),
-    }
-}
-
-/// The volume cannot be at a path that is not valid.
-fn known_path(id: VolumeId, path: &str) -> Result<PathBuf, Error> {
-    checked_path("volume_path", path).map_err(|e| Error::NotFound(format!("volume {id} is not there: {e}")))
-}
-
-fn failed(what: &str, error: HostError) -> Error {
-    let words = format!("could not {what}: {}", chain(&error));
-    match error {
-        HostError::Busy { .. } | HostError::Changed { .. } => Error::Precondition(words),
-        HostError::Io { .. }
-        | HostError::Command { .. }
-        | HostError::Timeout { .. }
-        | HostError::Unsupported { .. } => Error::Internal(words),
-    }
-}
-
-/// EINVAL means options that the filesystem does not know: the request is at fault, not the machine.
-fn mount_failed(flags: &[String], error: HostError) -> Error {
-    let invalid = match &error {
-        HostError::Io { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
-        // Options that are not even tried, such as `bind`.
-        HostError::Unsupported { .. } => true,
-        _ => false,
-    };
-    match invalid && !flags.is_empty() {
-        true => Error::Invalid(format!("mount_flags {} were refused: {}", flags.join(","), chain(&error))),
-        false => failed("mount the filesystem", error),
-    }
-}
-
-fn bad_target(field: &str, error: HostError) -> Error {
-    Error::Precondition(format!("{field} cannot be used: {}", chain(&error)))
-}
-
-fn occupied(field: &str, path: &Path, what: &str) -> Error {
-    Error::Precondition(format!("{field} {} has another mount on it: {what}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::health::{Finding, HealthReason};
-
-    #[test]
-    fn a_filesystem_that_cannot_be_measured_is_an_error_unless_it_is_known_that_it_cannot_be_used() {
-        let fails = || {
-            let source = std::io::Error::from_raw_os_error(5);
-            Err(HostError::Io { what: "look at", object: "/target".to_owned(), source })
-        };
-        let condition = |reason| Condition::from(Finding::new(reason, "words"));
-        assert!(measured(fails(), &Condition::default()).is_err());
-        assert!(measured(fails(), &condition(HealthReason::DiskWornOut)).is_err());
-        let shut_down = condition(HealthReason::FilesystemShutDown);
-        assert_eq!(measured(fails(), &shut_down).expect("its condition says it"), None);
-        let usage = measured(Ok(FsUsage::default()), &shut_down).expect("measured");
-        assert!(usage.is_some());
     }
 }

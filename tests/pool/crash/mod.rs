@@ -4,6 +4,7 @@
 
 mod bare;
 mod check;
+mod directory;
 mod life;
 mod several;
 
