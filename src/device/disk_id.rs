@@ -1,10 +1,11 @@
 //! What disks are called on record, in messages and by people: the ids themselves. `id` derives them.
 
-use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::host::text_type;
 
 /// How an id begins if only its node distinguishes the device from others.
 const PATH: &str = "path-";
@@ -27,6 +28,9 @@ pub struct HardwareId(String);
 #[serde(transparent)]
 pub struct DiskId(String);
 
+text_type!(HardwareId);
+text_type!(DiskId);
+
 impl HardwareId {
     /// For a device that only its node distinguishes from others.
     pub fn of_path(path: &Path) -> Self {
@@ -47,10 +51,6 @@ impl HardwareId {
     pub fn is_stable(&self) -> bool {
         !self.is_path()
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl DiskId {
@@ -68,41 +68,11 @@ impl DiskId {
     pub fn is_path(&self) -> bool {
         self.0.starts_with(PATH)
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// A disk without a label is called by its hardware.
 impl From<HardwareId> for DiskId {
     fn from(HardwareId(text): HardwareId) -> Self {
         Self(text)
-    }
-}
-
-impl fmt::Display for HardwareId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for DiskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Prints as a plain text.
-impl fmt::Debug for HardwareId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-/// Prints as a plain text.
-impl fmt::Debug for DiskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }

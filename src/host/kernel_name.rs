@@ -3,22 +3,18 @@
 //! A name says where a device is now, not which one it is: the kernel gives it to another device after a reboot or a
 //! new plug. What has to last is a disk's id (`device/disk_id.rs`).
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::ops::Deref;
-
 use serde::{Deserialize, Serialize};
+
+use super::text_types::name_type;
 
 /// The name of a block device in `/sys/class/block`. It is never empty, and is written as its text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KernelName(String);
 
-impl KernelName {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+name_type!(KernelName);
 
+impl KernelName {
     /// From an entry in sysfs, which has a `!` for each `/` of the name: `cciss!c0d0`.
     pub fn of_sysfs(entry: &str) -> Self {
         Self(entry.replace('!', "/"))
@@ -42,59 +38,6 @@ impl KernelName {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
-}
-
-impl From<&str> for KernelName {
-    fn from(name: &str) -> Self {
-        Self(name.to_owned())
-    }
-}
-
-impl From<String> for KernelName {
-    fn from(name: String) -> Self {
-        Self(name)
-    }
-}
-
-/// Questions about the text itself (how it begins, which number it ends with) go to `str`.
-impl Deref for KernelName {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// So that a map keyed by name can be asked with a text.
-impl Borrow<str> for KernelName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl PartialEq<str> for KernelName {
-    fn eq(&self, other: &str) -> bool {
-        self.0 == other
-    }
-}
-
-impl PartialEq<&str> for KernelName {
-    fn eq(&self, other: &&str) -> bool {
-        self.0 == *other
-    }
-}
-
-impl fmt::Display for KernelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-/// Prints as a plain text.
-impl fmt::Debug for KernelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
 }
 
 #[cfg(test)]
