@@ -101,24 +101,34 @@ pub fn differs(object: &PoolVolume) -> bool {
 /// The object that asks `node` for a volume. It is created with the finalizer.
 pub fn object(wanted: &VolumeRequest, node: &NodeName) -> PoolVolume {
     let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, timeout: _ } = wanted;
+    of_spec(VolumeId::of_name(name), spec(node, name, (*required, *limit), *usage, parameters))
+}
+
+/// A volume that is kept, and about which nothing else was ordered.
+fn spec(
+    node: &NodeName,
+    name: &str,
+    (required, limit): (u64, Option<u64>),
+    usage: WantedUsage,
+    parameters: &BTreeMap<String, String>,
+) -> PoolVolumeSpec {
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
         WantedUsage::Mount(kind) => (VolumeMode::Filesystem, kind.map(|kind| kind.name().to_owned())),
     };
-    let spec = PoolVolumeSpec {
+    PoolVolumeSpec {
         node: node.to_owned(),
-        volume_name: name.clone(),
-        required: signed(*required),
+        volume_name: name.to_owned(),
+        required: signed(required),
         limit: limit.map(signed),
         volume_mode,
         fs_type,
-        parameters: BTreeMap::clone(parameters),
+        parameters: parameters.clone(),
         size: None,
         intent: Intent::Keep,
         order: None,
         keep: None,
-    };
-    of_spec(VolumeId::of_name(name), spec)
+    }
 }
 
 /// An object with our finalizer.
@@ -261,24 +271,11 @@ pub fn request(object: &PoolVolume) -> Result<CreateRequest, RequestError> {
 /// The object of a volume that has none, from what its disk says.
 pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &NodeName) -> PoolVolume {
     let VolumeRecord { name, required, limit, parameters, usage, fs_size: _, found: _ } = record;
-    let (volume_mode, fs_type) = match usage {
-        VolumeUsage::Block => (VolumeMode::Block, None),
-        VolumeUsage::Mount(kind) => (VolumeMode::Filesystem, Some(kind.name().to_owned())),
+    let usage = match usage {
+        VolumeUsage::Block => WantedUsage::Block,
+        VolumeUsage::Mount(kind) => WantedUsage::Mount(Some(*kind)),
     };
-    let spec = PoolVolumeSpec {
-        node: node.to_owned(),
-        volume_name: name.clone(),
-        required: signed(*required),
-        limit: limit.map(signed),
-        volume_mode,
-        fs_type,
-        parameters: BTreeMap::clone(parameters),
-        size: None,
-        intent: Intent::Keep,
-        order: None,
-        keep: None,
-    };
-    of_spec(view.id, spec)
+    of_spec(view.id, spec(node, name, (*required, *limit), usage, parameters))
 }
 
 /// Whether the Node object of a volume exists.
