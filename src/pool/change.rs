@@ -109,7 +109,7 @@ impl Pool {
     pub fn adopt_volume(&self, id: VolumeId) -> Result<Change, PoolError> {
         let (member, change) = self.adoptable(id)?;
         if change == Change::Done {
-            member.adopt_volume(id)?;
+            member.set_found(id, false)?;
             self.note(&member);
         }
         Ok(change)
@@ -147,7 +147,7 @@ impl Pool {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if record.found => Ok(()),
             Some(_) => {
-                member.disown_volume(id)?;
+                member.set_found(id, true)?;
                 self.note(&member);
                 Ok(())
             }

@@ -19,7 +19,7 @@ use super::erasure::ErasureCount;
 use super::error::ApplyError;
 use super::extents::ExtentSet;
 use super::journal::KnownDisk;
-use super::plan::{PlannedVolume, Site, create, expand, relabel};
+use super::plan::{Plan, PlanError, PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
@@ -134,15 +134,20 @@ impl LabelledDisk {
         self.lock_within(DEVICE_LOCK_TIMEOUT)
     }
 
+    /// Makes a plan from what the disk holds, and performs it.
+    pub fn change(&self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<(), ApplyError> {
+        self.lock_in_time()?.disk()?.change(make)
+    }
+
     /// Writes another set into the label: the one that owns the disk now.
     pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
-        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
+        self.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
     }
 
     /// A person decided that it is used again, with all that is on it.
     pub fn take_back(&self) -> Result<(), ApplyError> {
         let taken = |content: &Content| Label { given_up: false, ..content.pruned_label() };
-        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(taken(content))))
+        self.change(|content| Ok(relabel(taken(content))))
     }
 
     /// Has the worker try again what somebody holds on it; gives whether there is any.

@@ -16,7 +16,7 @@ use super::filesystem_error::FilesystemError;
 use super::journal::KnownDisk;
 use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
-use super::plan::{adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id, grown};
+use super::plan::{delete, describe_volume, formatted, give_other_id, grown, set_found};
 use super::view::{DiskView, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
@@ -195,9 +195,7 @@ impl Member {
 
     pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => {
-                Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
-            }
+            Self::Labelled(member) => Ok(member.change(|content| formatted(content, view.id))?),
             // A folder has no filesystem of its own.
             Self::Filesystem(_) => Ok(()),
             Self::Bare(member) => Ok(member.change_volume(view.id, |volume| {
@@ -209,38 +207,27 @@ impl Member {
 
     pub fn mark_grown(&self, id: VolumeId, size: u64) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
+            Self::Labelled(member) => Ok(member.change(|content| grown(content, id, size))?),
             Self::Filesystem(_) => Ok(()),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
         }
     }
 
-    pub fn adopt_volume(&self, id: VolumeId) -> Result<(), PoolError> {
+    /// Whether the volume waits for its adoption.
+    pub fn set_found(&self, id: VolumeId, found: bool) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
-            Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = false)?),
-            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
+            Self::Labelled(member) => Ok(member.change(|content| set_found(content, id, found))?),
+            Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = found)?),
+            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = found)?),
         }
     }
 
     /// The journal describes what is on a bare device.
     pub fn describe_volume(&self, id: VolumeId, record: &VolumeRecord) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => {
-                Ok(member.lock_in_time()?.disk()?.change(|content| describe_volume(content, id, record))?)
-            }
+            Self::Labelled(member) => Ok(member.change(|content| describe_volume(content, id, record))?),
             Self::Filesystem(member) => Ok(member.describe_volume(id, record)?),
             Self::Bare(_) => Ok(()),
-        }
-    }
-
-    pub fn disown_volume(&self, id: VolumeId) -> Result<(), PoolError> {
-        match self {
-            Self::Labelled(member) => {
-                Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
-            }
-            Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = true)?),
-            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = true)?),
         }
     }
 

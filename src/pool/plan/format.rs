@@ -56,22 +56,12 @@ pub fn describe_volume(content: &Content, id: VolumeId, record: &VolumeRecord) -
     Ok(relabel(label))
 }
 
-/// A volume that came with an adopted disk becomes one like any other.
-pub fn adopt_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
+/// Whether the volume waits for its adoption, and is not usable before.
+pub fn set_found(content: &Content, id: VolumeId, found: bool) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     if let Some(record) = label.volumes.get_mut(&id) {
-        record.found = false;
-    }
-    Ok(relabel(label))
-}
-
-/// The volume waits for its adoption from now on.
-pub fn disown_volume(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
-    content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
-    let mut label = content.pruned_label();
-    if let Some(record) = label.volumes.get_mut(&id) {
-        record.found = true;
+        record.found = found;
     }
     Ok(relabel(label))
 }
