@@ -2,10 +2,12 @@
 
 use std::fmt::Debug;
 
-use kube::Api;
+use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::within;
 use super::error::OperatorError;
@@ -53,4 +55,14 @@ pub async fn patch_status<K: Clone + Debug + DeserializeOwned>(
     change: Value,
 ) -> Result<Write<K>, OperatorError> {
     Write::of(within(what, api.patch_status(name, &PatchParams::default(), &Patch::Merge(change))).await)
+}
+
+/// Writes the status of an object in a namespace, whatever is there. An object that is gone has no status.
+pub async fn write_status<K>(client: &Client, object: &K, status: &impl Serialize) -> Result<Write<K>, OperatorError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let what = format!("writing the status of {} {namespace}/{name}", K::kind(&()));
+    patch_status(&Api::namespaced(client.clone(), &namespace), &name, &what, json!({ "status": status })).await
 }

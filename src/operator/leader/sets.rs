@@ -10,20 +10,18 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::PostParams;
 use kube::runtime::events::EventType;
 use kube::{Api, Resource, ResourceExt as _};
-use serde_json::json;
 
 use super::Leader;
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
-use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::set::class::{self, Class};
 use crate::operator::set::offers::offers_of;
 use crate::operator::set::parsed::Parsed;
 use crate::operator::set::summary::{SetStatus, Summary};
 use crate::operator::store::Store;
-use crate::operator::write::{Write, patch_status};
+use crate::operator::write::{Write, write_status};
 
 /// The state of a class, and whether everything that can be done for it was done.
 struct ClassWork {
@@ -62,7 +60,7 @@ impl Leader {
             }
             let may_write = self.may_write(&whose).await;
             if may_write == Some(true) {
-                is_done &= match self.metrics.note(K::WORK, self.write_status(&**object, &status).await) {
+                is_done &= match self.metrics.note(K::WORK, write_status(&self.client, &**object, &status).await) {
                     Some(Write::Done(_)) => self.write_events(object.object_ref(&()), "Claim", &events).await,
                     Some(Write::Changed) => true,
                     None => false,
@@ -121,13 +119,5 @@ impl Leader {
                 ClassWork { class: Class::Missing, is_done: false }
             }
         }
-    }
-
-    /// An object that is gone has no status.
-    async fn write_status<K: SetStatus>(&self, object: &K, status: &K::Status) -> Result<Write<K>, OperatorError> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
-        let what = format!("writing the status of {} {namespace}/{name}", K::kind(&()));
-        patch_status(&api, &name, &what, json!({ "status": status })).await
     }
 }

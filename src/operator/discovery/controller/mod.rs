@@ -40,7 +40,7 @@ use crate::operator::{
     store::Store,
     stores::Stores,
     watch::{Watched, decoded, keep},
-    write::{Write, patch_status},
+    write::write_status,
 };
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};
@@ -182,7 +182,7 @@ impl Discoveries {
             };
             let status = decide::decide(object, &state);
             if object.status.as_ref() != Some(&status) {
-                done &= self.metrics.note(WORK, self.write(object, &status).await).is_some();
+                done &= self.metrics.note(WORK, write_status(&self.client, &**object, &status).await).is_some();
                 self.write_event(object, &status).await;
             }
         }
@@ -308,17 +308,6 @@ impl Discoveries {
                 None
             }
         }
-    }
-
-    async fn write(
-        &self,
-        object: &LocalVolumeDiscovery,
-        status: &LocalVolumeDiscoveryStatus,
-    ) -> Result<Write<LocalVolumeDiscovery>, OperatorError> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let api: Api<LocalVolumeDiscovery> = Api::namespaced(self.client.clone(), &namespace);
-        let what = format!("writing the status of LocalVolumeDiscovery {namespace}/{name}");
-        patch_status(&api, &name, &what, json!({ "status": status })).await
     }
 
     /// An Event if the phase has changed.
