@@ -25,7 +25,6 @@ use super::view::{Deed, ReactionStep, ReactionView};
 use super::why::Why;
 use crate::api::crd::PoolVolume;
 use crate::operator::bytes::signed;
-use crate::operator::error::OperatorError;
 use crate::operator::leader_stores::LeaderStores;
 use crate::operator::metrics::Metrics;
 use crate::operator::persistent_volume::plan::Now;
@@ -184,12 +183,12 @@ impl Reactor {
                 match deed {
                     Deed::Look if asked.insert(uid.clone()) => {
                         memory.looked(uid, now);
-                        if let Some(live) = self.note(reader.read(volume).await) {
+                        if let Some(live) = self.metrics.note(WORK, reader.read(volume).await) {
                             has_read |= view.live.insert(uid.clone(), live).is_none();
                         }
                     }
                     Deed::AskEviction(pod) => {
-                        let answer = self.note(self.performer.may_evict(pod).await);
+                        let answer = self.metrics.note(WORK, self.performer.may_evict(pod).await);
                         let answer = answer.unwrap_or(Some(EvictionAnswer::Failed));
                         if let Some(live) = view.live.get_mut(uid) {
                             live.eviction = answer;
@@ -280,7 +279,7 @@ impl Reactor {
         match write {
             ReactionWrite::Act(volume, deed) => {
                 let live = view.live.get(&volume.uid);
-                let told = match self.note(self.performer.perform(volume, live, deed).await) {
+                let told = match self.metrics.note(WORK, self.performer.perform(volume, live, deed).await) {
                     None => {
                         memory.refused(&volume.uid);
                         self.metrics.reaction.held.with_label_values(&[Why::Refused.word()]).inc();
@@ -302,10 +301,6 @@ impl Reactor {
             ReactionWrite::Tell(volume, why) => self.teller.tell(cluster, volume, *why, memory).await,
             ReactionWrite::Forget(object) => self.teller.write_condition(Some(object), None).await,
         }
-    }
-
-    fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
-        self.metrics.note(WORK, written)
     }
 }
 

@@ -10,7 +10,6 @@ use super::memory::ReactionMemory;
 use super::report::{self, Told};
 use super::why::Why;
 use crate::api::crd::PoolVolume;
-use crate::operator::error::OperatorError;
 use crate::operator::event_writer::EventWriter;
 use crate::operator::metrics::Metrics;
 use crate::operator::persistent_volume::object::Backing;
@@ -54,7 +53,7 @@ impl Teller {
         let mut is_done = true;
         for about in &told.about {
             // Events of one reason and action are one Event with a count, whatever their notes say.
-            is_done &= self.note(self.events.write(about, told.word, &told.event).await).is_some();
+            is_done &= self.metrics.note(WORK, self.events.write(about, told.word, &told.event).await).is_some();
         }
         is_done
     }
@@ -67,16 +66,12 @@ impl Teller {
         let change = json!({"metadata": seen, "status": {"conditions": report::conditions(object, told)}});
         let what = format!("writing the condition {} of PoolVolume {name}", report::REACTION);
         let sent = self.volumes.list_count();
-        let written = self.note(patch_status(&api, &name, &what, change).await);
+        let written = self.metrics.note(WORK, patch_status(&api, &name, &what, change).await);
         if let Some(Write::Done(written)) = written {
             self.volumes.learn(written, sent);
             return true;
         }
         written.is_some()
-    }
-
-    fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
-        self.metrics.note(WORK, written)
     }
 }
 
