@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
@@ -18,7 +17,7 @@ use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::running::{RunningAgent, become_agent};
 use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, observer};
-use crate::agent::{PassReport, Reconciler};
+use crate::agent::Reconciler;
 use crate::csi::{
     Calls, DRIVER_NAME, IdentityService, NodeService, Readiness,
     proto::{identity_server::IdentityServer, node_server::NodeServer},
@@ -28,7 +27,7 @@ use crate::device::{NodeName, Owner};
 use crate::host::{AgentLock, Backoff, Host};
 use crate::operator;
 use crate::operator::node::{
-    CLUSTER_FILE, NodeOperator, PassSummary, Questions, ask_own, ask_promises, cluster_uid, of_this_cluster,
+    CLUSTER_FILE, NodeOperator, Questions, ask_own, ask_promises, cluster_uid, of_this_cluster,
 };
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
@@ -80,13 +79,9 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone());
     let web = tokio::spawn(web);
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
-    metrics.watch(&role.pool, &role.host);
 
-    let (pass_sender, passes) = watch::channel(None);
-    metrics.sets.watch(passes.clone());
     let (agent, disks) = (role.agent(settings.min_age), (&role.host, &role.pool));
-    let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
-    let mut agent = RunningAgent::start(agent, disks, metrics.health(), readiness.clone(), &stop, on_pass)?;
+    let mut agent = RunningAgent::start(agent, disks, &metrics, readiness.clone(), &stop)?;
 
     let NodeRole { client, questions, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
@@ -94,12 +89,12 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (operator, inbox) =
         NodeOperator::new(client.clone(), questions.clone(), Arc::clone(&pool), agent_handle, locks.clone(), writes);
     let operator = operator.with_health(agent.board.clone(), agent.health_changed.clone(), agent.checkups.clone());
-    let operator = tokio::spawn(operator.run(inbox, passes.clone()));
+    let operator = tokio::spawn(operator.run(inbox, agent.passes.clone()));
     let operator_handle = operator.abort_handle();
     agent.parts.add("the side of Kubernetes", operator);
 
     // kubelet immediately asks for what only the first look can find out.
-    let mut first = passes;
+    let mut first = agent.passes.clone();
     tokio::select! {
         Ok(_) = first.wait_for(Option::is_some) => {}
         () = stop.cancelled() => {}

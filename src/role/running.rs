@@ -8,12 +8,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::sets;
-use crate::agent::{AgentHandle, Checkup, CheckupHandle, PassReport, Reconciler};
+use crate::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
 use crate::csi::{AgentService, Looks, Readiness, proto::agent::agent_server::AgentServer};
 use crate::health::Board;
 use crate::host::{AgentLock, Announcements, DeviceEvents, Host, Roots, StateDir};
+use crate::operator::node::PassSummary;
 use crate::pool::Pool;
 
 /// Waits until this process is the one that may touch disks. `None`: stopped meanwhile.
@@ -39,6 +41,8 @@ pub struct RunningAgent {
     pub board: Board,
     /// Changes after each checkup that found something new.
     pub health_changed: watch::Receiver<u64>,
+    /// What the last pass found, if there was one.
+    pub passes: watch::Receiver<Option<Arc<PassSummary>>>,
     /// With its threads.
     pub parts: Parts,
     pool: Arc<Pool>,
@@ -46,19 +50,22 @@ pub struct RunningAgent {
 }
 
 impl RunningAgent {
-    /// `readiness` becomes ready with the first pass.
+    /// `metrics` has the figures of the pool from now on, and `readiness` becomes ready with the first pass.
     pub fn start(
         agent: Reconciler,
         (host, pool): (&Arc<dyn Host>, &Arc<Pool>),
-        board: Board,
+        metrics: &NodeMetrics,
         readiness: Readiness,
         stop: &CancellationToken,
-        mut on_pass: impl FnMut(&PassReport) + Send + 'static,
     ) -> Result<Self> {
         let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
         let mounts = Announcements::of_mounts(&Roots::default()).context("subscribing to changes of mounts")?;
         let arrays = Announcements::of_arrays(&Roots::default()).context("subscribing to changes of md arrays")?;
         let announcements = [mounts].into_iter().chain(arrays).collect();
+        let board = metrics.health();
+        metrics.watch(pool, host);
+        let (pass_sender, passes) = watch::channel(None);
+        metrics.sets.watch(passes.clone());
         let checkup = Checkup::new(Arc::clone(host), Arc::clone(pool), board.clone(), agent.reports());
         let (notify, health_changed) = watch::channel(0);
         let (checkups, checkup_thread) =
@@ -66,7 +73,7 @@ impl RunningAgent {
         let after_pass = checkups.clone();
         let (look, looked) = watch::channel(0);
         let (handle, thread) = AgentHandle::start(agent, Arc::clone(pool), Some(events), move |pass| {
-            on_pass(pass);
+            pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass))));
             look.send_modify(|count| *count += 1);
             readiness.set_ready();
             after_pass.due();
@@ -75,7 +82,7 @@ impl RunningAgent {
         parts.add_thread("the agent's thread", thread);
         parts.add_thread("the checkup's thread", checkup_thread);
         let looks = Looks { looked, stop: stop.clone() };
-        Ok(Self { handle, checkups, board, health_changed, parts, pool: Arc::clone(pool), looks })
+        Ok(Self { handle, checkups, board, health_changed, passes, parts, pool: Arc::clone(pool), looks })
     }
 
     /// What people ask of the agent.

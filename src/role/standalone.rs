@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::metrics::NodeMetrics;
 use super::running::{RunningAgent, become_agent};
 use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, machine, observer, sets};
-use crate::agent::{PassReport, Reconciler};
+use crate::agent::Reconciler;
 use crate::claim::Rule;
 use crate::csi::{
     ControllerService, IdentityService, NodeService, Readiness,
@@ -22,7 +21,6 @@ use crate::csi::{
     server,
 };
 use crate::device::{NodeName, Owner};
-use crate::operator::node::PassSummary;
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
@@ -72,11 +70,7 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new(&settings.node)?;
-    metrics.watch(&pool, &host);
-    let (pass_sender, passes) = watch::channel(None);
-    metrics.sets.watch(passes);
-    let on_pass = move |pass: &PassReport| drop(pass_sender.send_replace(Some(Arc::new(PassSummary::of(pass)))));
-    let mut agent = RunningAgent::start(agent, (&host, &pool), metrics.health(), readiness.clone(), &stop, on_pass)?;
+    let mut agent = RunningAgent::start(agent, (&host, &pool), &metrics, readiness.clone(), &stop)?;
     let web =
         settings.http.map(|address| http::serve(address, readiness.clone(), registry, metrics.refresh(), stop.clone()));
 
