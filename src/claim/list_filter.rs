@@ -206,6 +206,7 @@ fn power_of_two(bytes: i64) -> Result<(), WrongNumber> {
 
 impl ListFilter {
     /// All of them, in the order in which they are asked.
+    #[cfg(any(test, feature = "testing"))]
     pub fn in_turn() -> Vec<&'static Self> {
         let mut lists: Vec<&Self> = LIST_FILTERS.iter().collect();
         lists.sort_by_key(|list| list.turn);

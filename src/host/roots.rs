@@ -1,6 +1,6 @@
 //! The folders of a machine: its own, or those of a machine that is kept in a folder, as in tests and benchmarks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where a machine's filesystems are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,10 @@ impl Default for Roots {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Roots {
     /// A machine that is kept in a folder.
-    pub fn under(folder: &Path) -> Self {
+    pub fn under(folder: &std::path::Path) -> Self {
         let [sys, proc, dev, run, mnt] = ["sys", "proc", "dev", "run", "mnt"].map(|name| folder.join(name));
         Self { sys, proc, dev, run, mnt }
     }
