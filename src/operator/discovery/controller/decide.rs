@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use super::creating::is_of;
 use crate::api::crd::{DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus};
 use crate::operator::condition::{ConditionState, condition};
+use crate::operator::event::clip;
 
 /// All nodes that are selected are looked at.
 pub const AVAILABLE: &str = "Available";
@@ -13,8 +14,6 @@ pub const AVAILABLE: &str = "Available";
 pub const DEGRADED: &str = "Degraded";
 /// At most this many pods are named.
 pub const TOLD: usize = 3;
-/// The most characters of a condition's message.
-const ROOM: usize = 900;
 
 /// The state of the discovery.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,13 +168,6 @@ fn running(daemons: &Daemons) -> DaemonProgress {
     (phase, (false, "PodsFailing", message.clone()), Some(("PodsFailing", message)))
 }
 
-fn clip(text: String) -> String {
-    match text.char_indices().nth(ROOM) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -274,7 +266,7 @@ mod tests {
         let refused = DaemonState::Refused { reason: "Invalid", message: "ä".repeat(2000) };
         let status = decide(&object, &refused);
         assert_eq!(status.phase, DiscoveryFailed);
-        assert!(status.conditions[0].message.chars().count() <= ROOM + 1);
+        assert!(status.conditions[0].message.len() <= 1000);
         let again = LocalVolumeDiscovery { status: Some(status.clone()), ..object };
         assert_eq!(decide(&again, &refused), status, "nothing to write");
     }
