@@ -90,6 +90,7 @@ pub struct RealFilesystems {
 }
 
 impl RealFilesystems {
+    #[cfg(any(test, feature = "testing"))]
     pub fn new(timeouts: FilesystemTimeouts) -> Self {
         Self { timeouts, search_path: None }
     }

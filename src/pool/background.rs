@@ -138,6 +138,7 @@ impl Background {
 }
 
 /// Does all work of a disk here and now.
+#[cfg(any(test, feature = "testing"))]
 pub fn work_until_idle(member: &Member) -> Result<(), PoolError> {
     loop {
         match member.work()? {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::background::{Background, Workers, work_until_idle};
+use super::background::{Background, Workers};
 use super::bare::BareDevice;
 use super::cordon::{Cordon, Cordons};
 use super::error::PoolError;
@@ -93,8 +93,9 @@ impl Pool {
     }
 
     /// Does all background work here and now.
+    #[cfg(any(test, feature = "testing"))]
     pub fn work_until_idle(&self) -> Result<(), PoolError> {
-        self.members().iter().try_for_each(work_until_idle)
+        self.members().iter().try_for_each(super::background::work_until_idle)
     }
 
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.

@@ -72,6 +72,7 @@ impl DiscoveredDevice {
     }
 
     /// The facts, by name.
+    #[cfg(test)]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -50,8 +50,6 @@ pub enum TableError {
     Overlap { one: u32, other: u32 },
     #[error("partitions {one} and {other} both have the GUID {guid}")]
     Twice { one: u32, other: u32, guid: Uuid },
-    #[error("a partition name of {units} UTF-16 units is longer than 36")]
-    Name { units: usize },
 }
 
 impl TableError {
@@ -88,8 +86,7 @@ impl TableError {
             | Self::Bounds { .. }
             | Self::Outside { .. }
             | Self::Overlap { .. }
-            | Self::Twice { .. }
-            | Self::Name { .. } => false,
+            | Self::Twice { .. } => false,
         }
     }
 }

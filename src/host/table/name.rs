@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use super::error::TableError;
-
 /// UTF-16 units that a name has room for.
 pub const UNITS: usize = 36;
 
@@ -12,15 +10,6 @@ pub const UNITS: usize = 36;
 pub struct Name(pub(super) [u16; UNITS]);
 
 impl Name {
-    /// A name that must fit.
-    pub fn new(text: &str) -> Result<Self, TableError> {
-        let units = text.encode_utf16().count();
-        if units > UNITS {
-            return Err(TableError::Name { units });
-        }
-        Ok(Self::tail(text))
-    }
-
     /// As much of the end of `text` as fits, in whole characters: a volume's readable name.
     pub fn tail(text: &str) -> Self {
         let mut room = UNITS;
@@ -66,11 +55,5 @@ mod tests {
             format!("{}x", "\u{1f600}".repeat(17))
         );
         assert_eq!(Name::tail("").to_string(), "");
-    }
-
-    #[test]
-    fn a_name_that_must_fit_and_does_not_is_refused() {
-        assert!(Name::new(&"x".repeat(36)).is_ok());
-        assert!(matches!(Name::new(&"x".repeat(37)), Err(TableError::Name { units: 37 })));
     }
 }

@@ -103,11 +103,6 @@ impl Table {
         self.entries.iter().find(|(_, entry)| entry.guid == guid).map(|(number, entry)| (*number, entry))
     }
 
-    /// The lowest number that no partition has.
-    pub fn free_number(&self) -> Option<u32> {
-        (1..=self.slots).find(|number| !self.entries.contains_key(number))
-    }
-
     /// The same table with exactly one entry set or taken out.
     pub fn with(&self, number: u32, entry: Option<Entry>) -> Result<Self, TableError> {
         let mut table = self.clone();
