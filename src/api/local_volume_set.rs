@@ -121,15 +121,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let filter = filter::read(&mut spec);
     let layout = read_layout(&mut spec, &filter);
     if layout.is_directory() {
-        if volume_mode == Some(VolumeMode::Block) {
-            mode_field.problem("is Block, and the layout Directory has no raw block volumes");
-        }
-        if fs.is_some_and(|fs| fs != FsKind::Xfs) {
-            fs_field.problem("must be xfs with the layout Directory, or be left out");
-        }
-        if erase == Some(ErasePolicy::Zero) {
-            erase_field.problem("is zero, and nothing on a filesystem that volumes share can be overwritten");
-        }
+        refuse_beside_directory((&mode_field, volume_mode), (&fs_field, fs), (&erase_field, erase));
     }
     spec.finish();
 
@@ -154,6 +146,23 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         reclaim: reclaim.unwrap_or_default(),
         dry_run,
     })
+}
+
+/// Folders of one filesystem are no block devices, have its type, and cannot be overwritten.
+fn refuse_beside_directory(
+    (mode_field, mode): (&Field<'_, '_>, Option<VolumeMode>),
+    (fs_field, fs): (&Field<'_, '_>, Option<FsKind>),
+    (erase_field, erase): (&Field<'_, '_>, Option<ErasePolicy>),
+) {
+    if mode == Some(VolumeMode::Block) {
+        mode_field.problem("is Block, and the layout Directory has no raw block volumes");
+    }
+    if fs.is_some_and(|fs| fs != FsKind::Xfs) {
+        fs_field.problem("must be xfs with the layout Directory, or be left out");
+    }
+    if erase == Some(ErasePolicy::Zero) {
+        erase_field.problem("is zero, and nothing on a filesystem that volumes share can be overwritten");
+    }
 }
 
 fn count(field: &Field<'_, '_>) -> Option<u32> {

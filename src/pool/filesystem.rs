@@ -142,7 +142,7 @@ impl PoolFilesystem {
     pub fn known(&self) -> Option<KnownDisk> {
         let known = self.carrier.known()?;
         let volumes = self.shown().volumes.keys().copied().collect();
-        self.is_usable().then(|| KnownDisk { volumes: Some(volumes), ..known })
+        self.is_usable().then_some(KnownDisk { volumes: Some(volumes), ..known })
     }
 
     /// The same for who has the lock.
@@ -183,7 +183,7 @@ impl PoolFilesystem {
         let is_wanted = rule.allows(usage) && usage == VolumeUsage::Mount(KIND) && self.is_usable();
         let free = Extent { start: 0, end: self.shown().free() / MIB * MIB };
         let room = if free.is_empty() { ExtentSet::default() } else { ExtentSet::from_iter([free]) };
-        is_wanted.then(|| DiskOffer { disk: member, places: Vec::new(), room, volume_ends: Vec::new(), least: MIB })
+        is_wanted.then_some(DiskOffer { disk: member, places: Vec::new(), room, volume_ends: Vec::new(), least: MIB })
     }
 
     pub fn views(&self) -> Vec<VolumeView> {

@@ -293,7 +293,8 @@ impl Journal {
 
     pub fn to_text(&self) -> String {
         let mut document = self.clone();
-        document.filesystems = document.disks.extract_if(.., |_, disk| disk.layout.is_directory()).collect();
+        (document.filesystems, document.disks) =
+            document.disks.into_iter().partition(|(_, disk)| disk.layout.is_directory());
         serde_json::to_string_pretty(&document).expect("a journal has string keys and no failing parts")
     }
 }
