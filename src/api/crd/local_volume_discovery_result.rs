@@ -72,7 +72,7 @@ impl DiscoveredDevice {
     }
 
     /// The facts, by name.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
