@@ -4,13 +4,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::name_type;
+use crate::host::{name_type, text_type};
 
 /// The name of a node, written as its text: in a label, an object, a topology and a metric.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeName(String);
 
+text_type!(NodeName);
 name_type!(NodeName);
 
 impl PartialEq<String> for NodeName {

@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text_types::name_type;
+use super::text_types::{name_type, text_type};
 
 /// The name of a block device in `/sys/class/block`. It is never empty, and is written as its text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KernelName(String);
 
+text_type!(KernelName);
 name_type!(KernelName);
 
 impl KernelName {

@@ -24,11 +24,9 @@ macro_rules! text_type {
     };
 }
 
-/// Makes a struct of one `String` a name: it is made from any text, and compared with any.
+/// Makes a struct of one `String` a name: it is made from any text, and compared with any. It is a `text_type`, too.
 macro_rules! name_type {
     ($name:ident) => {
-        $crate::host::text_type!($name);
-
         impl From<&str> for $name {
             fn from(name: &str) -> Self {
                 Self(name.to_owned())

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::erase::Progress;
-use super::error::PoolError;
 use super::member::Member;
 use crate::device::DiskId;
 use crate::host::{Notifier, chain};
@@ -139,7 +138,7 @@ impl Background {
 
 /// Does all work of a disk here and now.
 #[cfg(any(test, feature = "testing"))]
-pub fn work_until_idle(member: &Member) -> Result<(), PoolError> {
+pub fn work_until_idle(member: &Member) -> Result<(), super::error::PoolError> {
     loop {
         match member.work()? {
             Progress::Worked => {}
