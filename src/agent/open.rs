@@ -54,7 +54,7 @@ pub(super) fn open(pool: &Pool, host: &Arc<dyn Host>, device: &Device) -> Result
         }
     }
     if let Some(Member::Filesystem(filesystem)) = pool.member(&device.id) {
-        filesystem.arrive(pool.owner()).map_err(|error| match error.retryable() {
+        filesystem.arrive(pool.owner(), &last_seen).map_err(|error| match error.retryable() {
             true => MemberProblem::of(&error),
             false => MemberProblem::Stays(chain(&error)),
         })?;

@@ -194,6 +194,7 @@ impl Removal {
         if depth == DEEPEST {
             let deep = uuid::Uuid::new_v4().simple().to_string();
             renameat2(folder, name, &self.aside, &*deep, RenameFlags::RENAME_NOREPLACE)?;
+            self.left -= 1;
             return Ok(true);
         }
         let inner = openat2(folder, name, how(OFlag::O_DIRECTORY))?;

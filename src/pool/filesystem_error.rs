@@ -12,6 +12,8 @@ pub enum FilesystemError {
     Stuck { disk: DiskId, stuck: LockTimeout },
     #[error("the filesystem of disk {disk} has no room for it any more")]
     Taken { disk: DiskId },
+    #[error("the filesystem of the disk has what is no volume of the pool: {0}; move it away first")]
+    Others(String),
     #[error("it is mounted at {0}")]
     Mounted(String),
     /// Nothing of what was asked for exists there.
@@ -37,7 +39,7 @@ impl FilesystemError {
     pub fn left_no_trace(&self) -> bool {
         match self {
             Self::Away { .. } | Self::Stuck { .. } | Self::Taken { .. } | Self::Unchanged { .. } => true,
-            Self::Mounted(_) | Self::NotEmpty { .. } => true,
+            Self::Mounted(_) | Self::NotEmpty { .. } | Self::Others(_) => true,
             Self::Failed { .. } => false,
         }
     }

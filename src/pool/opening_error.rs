@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::directory::CONFIG;
 use super::error::ApplyError;
+use crate::device::VolumeId;
 use crate::host::HostError;
 
 /// Why the filesystem of a disk is not used.
@@ -17,6 +18,14 @@ pub enum OpeningError {
     Other { found: String },
     #[error("{CONFIG} of its filesystem cannot be used: {why}; the filesystem is not touched")]
     Config { why: String },
+    #[error("its filesystem lacks the folder {0}: it is not touched; look for it in lost+found")]
+    NoFolder(&'static str),
+    #[error(
+        "its filesystem has the record of volume {0}, which was there, and not its folder: look for it in lost+found"
+    )]
+    Lost(VolumeId),
+    #[error("its partition table is of before its filesystem was made, and volumes were made since: it is not touched")]
+    EarlierTable,
     #[error("something else is mounted at {0}: unmount it")]
     Occupied(PathBuf),
     #[error("its filesystem could not be {what}")]
@@ -32,7 +41,8 @@ impl OpeningError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Carrier(error) => error.retryable(),
-            Self::NoEntry | Self::Other { .. } | Self::Config { .. } => false,
+            Self::NoEntry | Self::Other { .. } | Self::Config { .. } | Self::EarlierTable => false,
+            Self::NoFolder(_) | Self::Lost(_) => false,
             Self::Occupied(_) | Self::System { .. } => true,
         }
     }

@@ -4,7 +4,7 @@
 //! was read without it. So the journal knows of each disk that is away at least what is on it. Only a disk that it says
 //! nothing of (an earlier version wrote it, or the journal was lost and the disk cannot be opened) may hold anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cordon::WAS_GIVEN_UP;
 use super::device_pool::Pool;
@@ -100,6 +100,15 @@ impl Pool {
             let listed = claim.volume.iter().map(|volume| volume.id).collect();
             let why = "was not read yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
+        }
+        // One that was not read yet, or cannot be, is known to no journal that was lost.
+        for member in self.members() {
+            let Member::Filesystem(filesystem) = &member else { continue };
+            let disk = &filesystem.carrier.id;
+            if let Some(why) = member.why_unusable().filter(|_| unasked.iter().all(|one| one.disk != *disk)) {
+                let (disk, listed) = (disk.clone(), BTreeSet::new());
+                unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Part });
+            }
         }
         let is_listed = |one: &Unasked| unasked.iter().any(|other| other.disk == one.disk);
         let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_listed(one)).collect();

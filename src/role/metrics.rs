@@ -198,10 +198,13 @@ mod tests {
     fn a_disk_counts_for_each_of_its_reasons_and_no_longer_when_they_are_gone() {
         let (metrics, registry) = NodeMetrics::new(&"n".into()).expect("fresh names");
         let (_host, pool) = pool(&metrics);
+        let at = std::cell::Cell::new(Duration::ZERO);
         let unhealthy = |reasons: &[HealthReason]| {
             let findings = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
             let look = Look { disks: [(pool.usable_disks().remove(0).0, findings)].into(), ..Look::default() };
-            metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
+            // Some stay for minutes after their cause.
+            at.set(at.get() + Duration::from_secs(3600));
+            metrics.health().look(look, Timestamp::UNIX_EPOCH, at.get());
             metrics.read();
             values(&registry, "localpool_pool_unhealthy_disks")
         };

@@ -43,7 +43,7 @@ impl LocalVolumes {
             match &result {
                 // Nothing changed, so no new look is needed.
                 Err(error) if error.is_locked() => {}
-                Err(PoolError::Apply(_) | PoolError::Bare(_)) => pool.nudge(),
+                Err(PoolError::Apply(_) | PoolError::Bare(_) | PoolError::Filesystem(_)) => pool.nudge(),
                 _ => {}
             }
             result.map_err(error)

@@ -147,8 +147,9 @@ fn a_disk_that_left_has_its_volumes_away_and_they_are_back_under_another_name() 
 
 /// Somebody changes the disk while no agent runs; gives what stands against it then.
 fn found_after(change: impl FnOnce(&FakeHost, &Platter, &dyn FilesystemRoot)) -> (String, Node) {
-    let (host, disk, node) = directories();
+    let (host, disk, mut node) = directories();
     create(&node, "a", MIB);
+    node.passes().expect("looks");
     change(&host, &disk, &*root(&host, &node));
     drop(node);
     let mut node = start(&host);
@@ -180,6 +181,84 @@ fn a_filesystem_that_is_not_the_one_that_was_made_is_not_touched() {
 }
 
 #[test]
+fn nothing_is_called_deleted_while_a_filesystem_cannot_be_read_though_the_journal_is_lost() {
+    let (host, disk, node) = directories();
+    create(&node, "a", MIB);
+    root(&host, &node).remove_file(Path::new("localpool-disk.cfg")).expect("removed");
+    drop((node, disk));
+    host.state.lose();
+    let mut node = start(&host);
+    node.passes().expect("looks");
+    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"), "{:?}", node.pool.disk_views());
+}
+
+#[test]
+fn folders_that_a_repair_moved_away_are_missed_and_nothing_of_them_is_forgotten() {
+    let moved = |from: &str| {
+        let from = from.to_owned();
+        found_after(move |_, _, root| {
+            root.make_folder(Path::new("lost+found"), 0o700).expect("made");
+            root.rename(Path::new(&from), Path::new("lost+found/1234")).expect("moved");
+        })
+    };
+    let (all, node) = moved("volumes");
+    assert!(all.contains("its filesystem lacks the folder volumes"), "{all}");
+    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"));
+    let (one, node) = moved(&format!("volumes/{}", id("a")));
+    assert!(one.contains(&format!("the record of volume {}, which was there, and not its folder", id("a"))), "{one}");
+    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"));
+}
+
+#[test]
+fn a_filesystem_with_volumes_is_never_made_again_though_its_table_says_that_it_was_not_made() {
+    let (host, disk, node) = directories();
+    let mut before = vec![0; 64 << 10];
+    let mut after = before.clone();
+    let tail = SIZE - (64 << 10);
+    create(&node, "a", MIB);
+    // The attribute of the second entry is bit 48 of its bytes 48 to 56, in both tables.
+    disk.peek(0, &mut before);
+    disk.peek(tail, &mut after);
+    drop(node);
+    let made = disk.clone();
+    earlier_table(&made, &before, &after, tail);
+    let mut node = start(&host);
+    let why = problem(&mut node, "fake0");
+    assert!(why.contains("its partition table is of before its filesystem was made"), "{why}");
+}
+
+/// Both tables as they were before the filesystem was made.
+fn earlier_table(disk: &Platter, head: &[u8], tail: &[u8], at: u64) {
+    let entries = 128 * 128;
+    let (mut head, mut tail) = (head.to_vec(), tail.to_vec());
+    let last = tail.len();
+    let entry = 128 + 48 + 6;
+    head[1024 + entry] &= !1;
+    tail[last - 512 - entries + entry] &= !1;
+    let of = |bytes: &[u8]| crc32fast::hash(bytes);
+    for (bytes, header, table) in [(&mut head, 512, 1024), (&mut tail, last - 512, last - 512 - entries)] {
+        let sum = of(&bytes[table..table + entries]);
+        bytes[header + 88..header + 92].copy_from_slice(&sum.to_le_bytes());
+        bytes[header + 16..header + 20].fill(0);
+        let sum = of(&bytes[header..header + 92]);
+        bytes[header + 16..header + 20].copy_from_slice(&sum.to_le_bytes());
+    }
+    disk.poke(0, &head);
+    disk.poke(at, &tail);
+}
+
+#[test]
+fn a_disk_with_what_somebody_put_there_is_not_released() {
+    let (host, _disk, node) = directories();
+    let root = root(&host, &node);
+    root.make_folder(Path::new("volumes/of-a-person"), 0o700).expect("made");
+    root.make_folder(Path::new("other"), 0o700).expect("made");
+    let member = node.pool.members().remove(0);
+    assert!(words(node.pool.release(&member)).contains("what is no volume of the pool: other, volumes/of-a-person"));
+    assert!(node.pool.members()[0].is_usable(), "and it is used as before");
+}
+
+#[test]
 fn a_folder_without_a_record_is_kept_and_offers_nothing_until_it_has_one() {
     let record = format!("records/{}.json", id("a"));
     let (problem, node) = found_after(|_, _, root| root.remove_file(Path::new(&record)).expect("removed"));
@@ -207,6 +286,9 @@ fn a_change_that_fails_half_way_is_read_again_before_anything_else_is_done() {
     let (_host, disk, mut node) = directories();
     create(&node, "a", MIB);
     let everywhere = Extent { start: 0, end: SIZE };
+    disk.inject(Fault { what: "tree move", range: everywhere, times: 1 });
+    assert!(node.pool.delete(id("a")).is_err());
+    create(&node, "beside", MIB);
     for what in ["tree write", "tree make", "tree move"] {
         disk.inject(Fault { what, range: everywhere, times: 1 });
         let made = node.pool.create(&request(what, XFS, MIB));
@@ -214,7 +296,7 @@ fn a_change_that_fails_half_way_is_read_again_before_anything_else_is_done() {
         node.passes().expect("looks");
         node.pool.create(&request(what, XFS, MIB)).expect("made now");
     }
-    assert_eq!(node.pool.volumes().len(), 4);
+    assert_eq!(node.pool.volumes().len(), 5);
 }
 
 #[test]

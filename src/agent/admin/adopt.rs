@@ -196,6 +196,12 @@ impl Reconciler {
         label: &Label,
         run: Run,
     ) -> Result<Vec<String>, AdminError> {
+        if label.layout.is_directory() {
+            let why = format!(
+                "its volumes are folders of a filesystem that says it is of node {node}, cluster {cluster}; only that node uses it"
+            );
+            return Err(AdminError::NotAdoptable { disk: device.raw.path.display().to_string(), why });
+        }
         let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
         let mut lines = vec![format!(
             "{} the label of {}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}",

@@ -66,7 +66,7 @@ impl Taking {
         pool.join(member.clone());
         // It is claimed by now; the next pass opens what could not be made.
         if let Member::Filesystem(filesystem) = member
-            && let Err(error) = filesystem.arrive(pool.owner())
+            && let Err(error) = filesystem.arrive(pool.owner(), &LastSeen::default())
         {
             tracing::warn!(disk = %filesystem.carrier.id, error = %chain(&error), "a claimed disk has no filesystem yet");
         }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{DirectoryRecords, KIND, PoolFilesystem, PoolFilesystemState};
-use crate::device::{Owner, label::FORMATTED};
+use crate::device::{Owner, VolumeId, label::FORMATTED};
 use crate::host::{FilesystemRoot, FsIdentity, HostError, MountSource, SHORT_DEVICE_LOCK_TIMEOUT, TargetKind, chain};
 use crate::pool::{
     directory::{
         CONFIG, Contents, DirectoryRecord, FOLDERS, FilesystemConfig, MAKING, RECORDS, TRASH, VOLUMES, capacity,
         record_file,
     },
+    earlier::LastSeen,
     filesystem_error::FilesystemError,
     opening_error::OpeningError,
     plan::prepared,
@@ -36,38 +37,59 @@ struct Place {
 
 impl PoolFilesystem {
     /// The carrier is open: makes the filesystem if nobody has, mounts it and reads it. Open already: success.
-    pub fn arrive(&self, owner: &Owner) -> Result<(), OpeningError> {
+    /// `last_seen`: the volumes that it had then.
+    pub fn arrive(&self, owner: &Owner, last_seen: &LastSeen) -> Result<(), OpeningError> {
         let mut state = self.lock.lock();
-        let opened = self.open(&mut state, owner);
+        let opened = self.open(&mut state, owner, last_seen);
         if let Err(error) = &opened {
             state.root = None;
             state.standing = Standing::NotReady(chain(error));
+            // A filesystem that has shut down works again when it is mounted anew, once its last user is gone.
+            if let OpeningError::System { .. } = error {
+                let _ = self.host.mounts().detach(&state.at);
+            }
         }
         opened
     }
 
-    fn open(&self, state: &mut PoolFilesystemState, owner: &Owner) -> Result<(), OpeningError> {
+    fn open(&self, state: &mut PoolFilesystemState, owner: &Owner, last_seen: &LastSeen) -> Result<(), OpeningError> {
         let place = self.place()?;
         let config = FilesystemConfig::new(place.uuid, owner);
         if !place.is_made {
-            let filesystems = self.host.filesystems();
-            self.clear(&state.at, None)?;
-            filesystems.make(KIND, &place.node, place.uuid).map_err(OpeningError::system("made"))?;
+            self.make_once(&state.at, &place)?;
         }
         let root = self.mount(&state.at, &place)?;
         if !place.is_made {
             begin(&*root, &config).map_err(OpeningError::system("filled with its first folders"))?;
-            self.carrier.lock_in_time()?.disk()?.change(|content| Ok(prepared(content)))?;
+            self.carrier.change(|content| Ok(prepared(content)))?;
             tracing::info!(disk = %self.carrier.id, uuid = %place.uuid, "made a filesystem for volumes");
         }
         let text = root.read(Path::new(CONFIG)).map_err(OpeningError::system("read"))?;
         let text = text.ok_or_else(|| OpeningError::Config { why: "it is not there".to_owned() })?;
         config.accepts(&text).map_err(|error| OpeningError::Config { why: chain(&error) })?;
-        read(state, &*root).map_err(OpeningError::system("read"))?;
+        let names = root.names(Path::new("")).map_err(OpeningError::system("read"))?;
+        if let Some(missing) = FOLDERS.iter().find(|folder| !names.iter().any(|name| name == *folder)) {
+            return Err(OpeningError::NoFolder(missing));
+        }
+        read(state, &*root, last_seen)?;
         state.node = place.node;
         state.root = Some(root);
         state.standing = Standing::Ready;
         Ok(())
+    }
+
+    /// One that was made, and not written down before this process, has no volumes yet.
+    fn make_once(&self, at: &Path, place: &Place) -> Result<(), OpeningError> {
+        if self.carrier.shown().content.label.used {
+            return Err(OpeningError::EarlierTable);
+        }
+        let filesystems = self.host.filesystems();
+        let found = filesystems.identify(&place.node).map_err(OpeningError::system("looked for"))?;
+        if found.is_some_and(|found| found.kind == KIND.name() && found.uuid == Some(place.uuid)) {
+            return Ok(());
+        }
+        self.clear(at, None)?;
+        filesystems.make(KIND, &place.node, place.uuid).map_err(OpeningError::system("made"))
     }
 
     fn place(&self) -> Result<Place, OpeningError> {
@@ -138,10 +160,27 @@ impl PoolFilesystem {
         }
     }
 
+    /// Whoever put something there meanwhile keeps it.
+    fn prove_empty(&self, root: &dyn FilesystemRoot) -> Result<(), FilesystemError> {
+        let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
+        let is_ours = |name: &String| FOLDERS.contains(&name.as_str()) || name.contains(CONFIG);
+        let mut others = root.names(Path::new("")).map_err(unchanged)?;
+        others.retain(|name| !is_ours(name));
+        for folder in [VOLUMES, MAKING, TRASH] {
+            let names = root.names(Path::new(folder)).map_err(unchanged)?;
+            others.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
+        }
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(FilesystemError::Others(others.join(", "))),
+        }
+    }
+
     /// It has no volumes, and is not mounted for the pool any more: its disk can be released.
     pub fn prepare_release(&self) -> Result<(), FilesystemError> {
         let mut state = self.lock_in_time()?;
         self.can_release()?;
+        self.prove_empty(&*self.root(&state)?)?;
         state.root = None;
         state.standing = Standing::NotReady("it is being released".to_owned());
         let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
@@ -163,29 +202,41 @@ fn begin(root: &dyn FilesystemRoot, config: &FilesystemConfig) -> Result<(), Hos
 }
 
 /// Takes in what is there, and ends what was begun.
-fn read(state: &mut PoolFilesystemState, root: &dyn FilesystemRoot) -> Result<(), HostError> {
-    for name in root.names(Path::new(MAKING))? {
+fn read(state: &mut PoolFilesystemState, root: &dyn FilesystemRoot, last_seen: &LastSeen) -> Result<(), OpeningError> {
+    let failed = OpeningError::system("read");
+    for name in root.names(Path::new(MAKING)).map_err(&failed)? {
         // It never was a volume.
-        root.rename(&Path::new(MAKING).join(&name), &Path::new(TRASH).join(Uuid::new_v4().simple().to_string()))?;
+        let trash = Path::new(TRASH).join(Uuid::new_v4().simple().to_string());
+        root.rename(&Path::new(MAKING).join(&name), &trash).map_err(&failed)?;
     }
-    let contents = Contents::of(&root.names(Path::new(VOLUMES))?, &root.names(Path::new(RECORDS))?);
+    let names = |folder| root.names(Path::new(folder)).map_err(&failed);
+    let (contents, trash) = (Contents::of(&names(VOLUMES)?, &names(RECORDS)?), names(TRASH)?);
+    // A deletion moves the folder before the record goes.
+    let is_deleted = |id: &VolumeId| trash.iter().any(|name| name.starts_with(&id.to_string()));
+    if let Some(lost) = contents.stale.iter().find(|id| last_seen.volumes.contains(id) && !is_deleted(id)) {
+        return Err(OpeningError::Lost(*lost));
+    }
     for name in &contents.strange {
         tracing::warn!(at = %state.at.display(), name, "a folder among the volumes is none; it is not touched");
     }
     for id in &contents.stale {
-        root.remove_file(&record_file(*id))?;
+        root.remove_file(&record_file(*id)).map_err(&failed)?;
     }
     let mut volumes: DirectoryRecords = BTreeMap::new();
     for id in contents.volumes {
-        let text = root.read(&record_file(id))?;
-        let record = text.map(|text| DirectoryRecord::parse(&text)).transpose().unwrap_or_else(|error| {
-            tracing::error!(volume = %id, error = %chain(&error), "the record of a volume cannot be read");
+        let text = root.read(&record_file(id)).map_err(|error| chain(&error));
+        let record = text.and_then(|text| match text.map(|text| DirectoryRecord::parse(&text)).transpose() {
+            Ok(record) => Ok(record),
+            Err(error) => Err(chain(&error)),
+        });
+        let record = record.unwrap_or_else(|error| {
+            tracing::error!(volume = %id, error, "the record of a volume cannot be read");
             None
         });
         volumes.insert(id, record);
     }
     state.volumes = Arc::new(volumes);
-    state.trash = root.names(Path::new(TRASH))?;
-    state.capacity = capacity(root.usage()?.total);
+    state.trash = trash;
+    state.capacity = capacity(root.usage().map_err(&failed)?.total);
     Ok(())
 }

@@ -64,6 +64,10 @@ impl PoolFilesystem {
         let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
         let (making, made) = (folder(MAKING, id), folder(VOLUMES, id));
         root.write(&record_file(id), &record.text()).map_err(unchanged)?;
+        // A try that failed half way may have left one that is not as it should be.
+        if root.names(Path::new(MAKING)).map_err(unchanged)?.contains(&id.to_string()) {
+            root.rename(&making, &Path::new(TRASH).join(Uuid::new_v4().simple().to_string())).map_err(unchanged)?;
+        }
         root.make_folder(&making, OF_VOLUME).map_err(unchanged)?;
         root.rename(&making, &made).map_err(self.failed())
     }
@@ -85,8 +89,14 @@ impl PoolFilesystem {
         self.prove_unmounted(&state, id)?;
         let size = state.volumes.get(&id).and_then(Option::as_ref).map_or(0, |record| record.size);
         let name = trash_name(id, size, Uuid::new_v4());
-        let moved = root.rename(&folder(VOLUMES, id), &Path::new(TRASH).join(&name)).map_err(self.failed());
-        self.done(&mut state, moved)?;
+        if let Err(source) = root.rename(&folder(VOLUMES, id), &Path::new(TRASH).join(&name)) {
+            // What is still in its place was not moved, and stops nobody else.
+            let names = root.names(Path::new(VOLUMES));
+            if names.is_ok_and(|names| names.contains(&id.to_string())) {
+                return Err(FilesystemError::Unchanged { disk: self.carrier.id.clone(), source });
+            }
+            return self.done(&mut state, Err(self.failed()(source)));
+        }
         Arc::make_mut(&mut state.volumes).remove(&id);
         state.trash.push(name);
         // Without a folder it describes nothing.
@@ -178,8 +188,9 @@ impl PoolFilesystem {
         record: DirectoryRecord,
     ) -> Result<(), FilesystemError> {
         let root = self.root(state)?;
-        let written = root.write(&record_file(id), &record.text()).map_err(self.failed());
-        self.done(state, written)?;
+        // One of the two texts is there, and either describes the volume.
+        let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
+        root.write(&record_file(id), &record.text()).map_err(unchanged)?;
         Arc::make_mut(&mut state.volumes).insert(id, Some(record));
         Ok(())
     }
