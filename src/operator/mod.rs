@@ -7,7 +7,7 @@
 //!
 //! What several of these folders need is in a file beside them: what an agent's tasks share (`node_context`), what the
 //! controller knows and counts (`stores`, `leader_stores`, `metrics`, `reaction_metrics`), what a PoolVolume means (`pool_volume`), what is read of
-//! a Node (`kube_node`, `node_ready`), which paths an agent looks at (`watched`), what an agent asks the controller (`question`), which disks are cordoned (`cordon`), what is ordered for disks (`disk_orders`),
+//! a Node (`kube_node`, `node_ready`) and of a pod (`pod_claims`), which paths an agent looks at (`watched`), what an agent asks the controller (`question`), which disks are cordoned (`cordon`), what is ordered for disks (`disk_orders`),
 //! and whose CRDs the cluster has (`crd_definition`, `crd_owner`). So no folder imports from one that imports from it.
 
 pub(in crate::operator) mod agent_pod;
@@ -38,6 +38,7 @@ pub(in crate::operator) mod node_context;
 pub(in crate::operator) mod node_ready;
 mod object_key;
 pub(in crate::operator) mod persistent_volume;
+mod pod_claims;
 pub(in crate::operator) mod pool;
 pub(in crate::operator) mod pool_volume;
 mod question;

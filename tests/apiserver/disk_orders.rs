@@ -1,7 +1,8 @@
 //! What a person orders for disks in the spec of a DevicePool, with real agents on fake machines.
 
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase, PoolVolume};
 use localpool::device::DiskId;
@@ -199,6 +200,28 @@ async fn a_disk_that_moves_to_another_node_is_adopted_there_when_it_arrives() {
     to.kill().await;
 }
 
+/// A pod of the namespace of the stage's claim.
+async fn pod_with(stage: &Stage, claim: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), "default");
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).expect("an account");
+    match accounts.create(&PostParams::default(), &account).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => panic!("an account: {error}"),
+    }
+    let name = unique("user");
+    let pod = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "automountServiceAccountToken": false, "containers": [{"name": "db", "image": "none"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    });
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a new pod");
+    name
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_and_what_is_next() {
     let cluster = cluster!(shared);
@@ -213,10 +236,18 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
         let pools: Api<DevicePool> = Api::all(stage.client.clone());
         pools.get(&name).await.expect("there").spec.disks.get(&disk).and_then(|choice| choice.order)
     };
+    let (user, other) = (pod_with(&stage, "data").await, pod_with(&stage, "another").await);
     let dry = verb(Run::Dry).await;
-    for words in ["would order Drain", &volume.to_string(), &persistent, "kubectl -n default delete pvc data"] {
+    let named = ["would order Drain", &volume.to_string(), &persistent, &user, "kubectl -n default delete pvc data"];
+    for words in named {
         assert!(dry.contains(words), "{words}: {dry}");
     }
+    assert!(!dry.contains(&other), "it has another claim: {dry}");
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), "default");
+    pods.delete(&user, &DeleteParams::default()).await.expect("it is there");
+    pods.delete(&other, &DeleteParams::default()).await.expect("it is there");
+    let stopped = verb(Run::Dry).await;
+    assert!(stopped.contains("claim default/data (used by no pod)"), "{stopped}");
     assert_eq!(order_of().await, None);
     let done = verb(Run::Real).await;
     assert!(done.contains("ordered Drain"), "{done}");

@@ -293,6 +293,39 @@ fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_cha
     }
 }
 
+/// A disk of the node with its one volume on it, which a pod in another namespace uses.
+fn on_a_disk(lab: &Lab, node: &str, disk: &str) {
+    let create = |object: serde_json::Value| lab.server.admin(&["create", "-f", "-"], &object.to_string());
+    let report = |kind: &str, name: &str, status: serde_json::Value| {
+        let status = serde_json::json!({ "status": status }).to_string();
+        lab.server.admin(&["patch", kind, name, "--subresource=status", "--type=merge", "-p", &status], "");
+    };
+    let known = serde_json::json!({
+        "id": disk, "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 0,
+        "state": "Ready",
+    });
+    lab.server.admin(&["create", "-f", "-"], &pool(node));
+    report("devicepool", node, serde_json::json!({"disks": [known]}));
+    lab.server.admin(&["create", "-f", "-"], &volume(node, "Keep"));
+    report("poolvolume", &of(node), serde_json::json!({"phase": "Ready", "disk": disk}));
+    let mut named: serde_json::Value = serde_json::from_str(&persistent("of-a-disk", None)).unwrap();
+    let csi = serde_json::json!({"driver": "csi.localpool.dev", "volumeHandle": of(node)});
+    named["spec"].as_object_mut().unwrap().remove("local");
+    named["spec"]["csi"] = csi;
+    named["spec"]["claimRef"] = serde_json::json!({"namespace": "shop", "name": "data"});
+    create(named);
+    lab.server.admin(&["create", "namespace", "shop"], "");
+    // No controller of Kubernetes runs here.
+    lab.server.admin(&["--namespace", "shop", "create", "serviceaccount", "default"], "");
+    create(serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": "shop"},
+        "spec": {
+            "automountServiceAccountToken": false, "containers": [{"name": "db", "image": "none"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    }));
+}
+
 /// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
 fn a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
@@ -304,18 +337,16 @@ fn a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definition
     assert!(!taken && output.contains("forbidden"), "{output}");
     let Answer { taken, output } = lab.localpool("localpool-controller", &abandon);
     assert!(taken && output.contains("gave up"), "{output}");
-    let disk = serde_json::json!({
-        "id": "gpt-1", "path": "/dev/sda", "layout": "Carved", "set": "d/s", "size": 1, "free": 1, "volumes": 0,
-        "state": "Ready",
-    });
-    let status = serde_json::json!({"status": {"disks": [disk]}}).to_string();
-    lab.server.admin(&["create", "-f", "-"], &pool("one"));
-    lab.server.admin(&["patch", "devicepool", "one", "--subresource=status", "--type=merge", "-p", &status], "");
+    on_a_disk(&lab, "one", "gpt-1");
     let drain = ["disk", "drain", "gpt-1"];
     let Answer { taken, output } = lab.localpool("localpool-node", &drain);
     assert!(!taken && output.contains("forbidden"), "{output}");
     let Answer { taken, output } = lab.localpool("localpool-controller", &drain);
     assert!(taken && output.contains("ordered Drain"), "{output}");
+    assert!(output.contains("claim shop/data (used by pod db-0)"), "{output}");
+    lab.server.admin(&["delete", "poolvolume", &of("one")], "");
+    let Answer { taken, output } = lab.localpool("localpool-controller", &drain);
+    assert!(taken, "{output}");
     // The line that it prints is one that the API server takes.
     let next = output.lines().find_map(|line| line.split_once("kubectl ")).expect("what is next").1;
     let words: Vec<&str> = next.split(' ').map(|word| word.trim_matches('\'')).collect();

@@ -1,9 +1,10 @@
 //! The verbs about disks and nodes that need objects only: `localpool disk drain`, which orders Drain and says what is on the
 //! disk and what a person does next, `disk cordon` and `uncordon`, and `pool forget`.
 //!
-//! Takes in the id of the disk or the name of the node; reads the DevicePools, the PoolVolumes and the PersistentVolumes, and
-//! writes what is chosen or ordered. What is said is pure (`holder`, `next_steps`).
+//! Takes in the id of the disk or the name of the node; reads the DevicePools, the PoolVolumes, the PersistentVolumes and the
+//! pods of their claims, and writes what is chosen or ordered. What is said is pure (`holder`, `next_steps`).
 
+mod claim_pods;
 mod cordon;
 mod forget;
 mod holder;
@@ -13,9 +14,10 @@ mod objects;
 use kube::{Api, Client};
 use serde_json::json;
 
+use self::claim_pods::ClaimPods;
 pub use self::cordon::{cordon, uncordon};
 pub use self::forget::forget;
-use self::next_steps::{DrainedDisk, ordering, report};
+use self::next_steps::{DrainedDisk, claims, ordering, report};
 use self::objects::{named_by, pools_with, volumes_on, write_choice};
 use super::error::OperatorError;
 use crate::agent::Run;
@@ -28,9 +30,11 @@ pub async fn drain(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>
     let known = pools_with(&pools, &disk).await?;
     let (pool, ordering) = ordering(&disk, &known).map_err(OperatorError::Refused)?;
     let volumes = volumes_on(client.clone(), &disk, &pool.node()).await?;
-    let named = named_by(client, &volumes).await?;
+    let named = named_by(client.clone(), &volumes).await?;
+    // Who may not list pods drains a disk all the same.
+    let pods = ClaimPods::read(&client, &claims(&volumes, &named)).await;
     if ordering.is_due() && run == Run::Real {
         write_choice(&pools, pool, &disk, json!({"order": DiskOrder::Drain})).await?;
     }
-    Ok(report(&DrainedDisk { disk: &disk, pool, ordering, volumes: &volumes, named: &named }, run))
+    Ok(report(&DrainedDisk { disk: &disk, pool, ordering, volumes: &volumes, named: &named, pods: &pods }, run))
 }

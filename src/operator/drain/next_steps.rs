@@ -1,17 +1,19 @@
 //! What `localpool disk drain` says: what is ordered, what is on the disk, and the lines that a person types next. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use super::claim_pods::ClaimPods;
 use super::holder::{Holders, disk_status, no_disk, of_several};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
 use crate::device::DiskId;
 use crate::operator::bytes::unsigned;
+use crate::operator::error::{OperatorError, error_message};
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::phase;
 use crate::operator::volume::ClaimName;
@@ -83,15 +85,23 @@ pub struct DrainedDisk<'a> {
     pub volumes: &'a [PoolVolume],
     /// The PersistentVolumes of these, by the names of their objects.
     pub named: &'a BTreeMap<String, PersistentVolume>,
+    /// The pods that use their claims, or why these are not known.
+    pub pods: &'a Result<ClaimPods, OperatorError>,
+}
+
+/// The claims of these volumes.
+pub fn claims(volumes: &[PoolVolume], named: &BTreeMap<String, PersistentVolume>) -> BTreeSet<ClaimName> {
+    volumes.iter().filter_map(|volume| claim_of(volume, named.get(&volume.name_any()))).collect()
 }
 
 /// One line for each thing, in the order in which a person does them.
 pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
-    let DrainedDisk { disk, pool, ordering, volumes, named } = drained;
-    let on_it = volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()))).collect();
+    let DrainedDisk { disk, pool, ordering, volumes, named, pods } = drained;
+    let on_it =
+        volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()), pods.as_ref().ok())).collect();
     let (node, status) = (pool.name_any(), disk_status(pool, disk));
     let (order, status) = match (ordering, status) {
-        (Ordering::Left, _) | (_, None) => return left(pool, disk, on_it),
+        (Ordering::Left, _) | (_, None) => return left(drained, on_it),
         (Ordering::Due, Some(status)) => (due(&node, run), status),
         (Ordering::Already(order), Some(status)) => (already(pool, disk, *order), status),
     };
@@ -107,20 +117,28 @@ pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
             "volumes on it that no PoolVolume names: {unnamed}; `localpool volumes -o wide` in the agent's pod lists them"
         )
     });
-    let head = "next: copy the data of each away, stop its pods (`kubectl -n NAMESPACE describe pvc NAME` shows them as \
-                Used By), and then:";
-    lines.extend(volume_lines(on_it, unnamed_words, head));
+    let head = "next: copy the data of each away, stop its pods, and then:";
+    lines.extend(volume_lines(on_it, unnamed_words.into_iter().chain(unknown_pods(pods)), head));
     lines.push(end(disk, &node, status, *ordering, volumes.len() + unnamed));
     lines
 }
 
 /// Each volume, and under `head` the lines that delete them.
-fn volume_lines(on_it: Vec<DeletableVolume>, more: Option<String>, head: &str) -> Vec<String> {
+fn volume_lines(on_it: Vec<DeletableVolume>, more: impl Iterator<Item = String>, head: &str) -> Vec<String> {
     let words: Vec<String> = on_it.iter().map(|one| one.words.clone()).collect();
     let deletions: Vec<String> = on_it.into_iter().flat_map(|one| one.deletions).collect();
     let head = (!deletions.is_empty()).then(|| head.to_owned());
     let deletions = deletions.into_iter().map(|line| format!("  {line}"));
     words.into_iter().chain(more).chain(head).chain(deletions).collect()
+}
+
+/// How a person finds the pods that this command could not read.
+fn unknown_pods(pods: &Result<ClaimPods, OperatorError>) -> Option<String> {
+    let error = pods.as_ref().err()?;
+    Some(format!(
+        "which pods use the claims is not known: {}; `kubectl -n NAMESPACE describe pvc NAME` shows them as Used By",
+        error_message(error)
+    ))
 }
 
 fn due(node: &str, run: Run) -> String {
@@ -141,14 +159,16 @@ fn already(pool: &DevicePool, disk: &DiskId, order: DiskOrder) -> String {
 }
 
 /// Of a disk that left the pool by an order: what comes after that.
-fn left(pool: &DevicePool, disk: &DiskId, on_it: Vec<DeletableVolume>) -> Vec<String> {
+fn left(drained: &DrainedDisk<'_>, on_it: Vec<DeletableVolume>) -> Vec<String> {
+    let DrainedDisk { disk, pool, pods, .. } = drained;
     let node = pool.name_any();
     let done = order_status(pool, disk).map_or_else(String::new, |status| {
         let since = status.since.as_ref().map_or_else(String::new, |since| format!(", since {}", since.0));
         format!("; {:?} is {:?}{since}: {}", status.order, status.state, status.message)
     });
     let mut lines = vec![format!("disk {disk} is not in the pool of node {node} any more{done}")];
-    lines.extend(volume_lines(on_it, None, "next: delete what was on it, which erases nothing, and its pods:"));
+    let head = "next: delete what was on it, which erases nothing, and its pods:";
+    lines.extend(volume_lines(on_it, unknown_pods(pods).into_iter(), head));
     let insert = "next: remove the disk, and insert the new one; a set that selects it claims it when it was blank for a \
                   minute. The node's disks are now:";
     lines.push(insert.to_owned());
@@ -202,14 +222,17 @@ struct DeletableVolume {
     deletions: Vec<String>,
 }
 
-fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> DeletableVolume {
+fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Option<&ClaimPods>) -> DeletableVolume {
     let id = volume.name_any();
     let phase = phase(volume);
     let size = volume.status.as_ref().and_then(|status| status.capacity.clone());
     let size = size.map_or_else(String::new, |size| format!(", {size}"));
     let claim = claim_of(volume, persistent);
     let of_claim = match (&claim, volume.claim()) {
-        (Some(claim), _) => format!(", claim {claim}"),
+        (Some(claim), _) => {
+            let used = pods.map_or_else(String::new, |pods| format!(" ({})", pods.words(claim)));
+            format!(", claim {claim}{used}")
+        }
         (None, Some(had)) => format!(", which claim {} had", had.escape_debug()),
         (None, None) => String::new(),
     };
@@ -217,7 +240,10 @@ fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Deleta
         Some(persistent) => format!(", PersistentVolume {}", persistent.name_any()),
         None => ", no PersistentVolume".to_owned(),
     };
-    let words = format!("volume {id} ({phase:?}{size}){of_persistent}{of_claim}");
+    // A volume stays in the phase Ready when its disk dies; its state does not.
+    let state = volume.status.as_ref().and_then(|status| status.state.clone());
+    let state = state.unwrap_or_else(|| format!("{phase:?}"));
+    let words = format!("volume {id} ({state}{size}){of_persistent}{of_claim}");
     let deletions = match phase {
         Phase::Deleting => Vec::new(),
         Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed if persistent.is_none() => Vec::new(),

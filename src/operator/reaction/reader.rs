@@ -17,6 +17,7 @@ use super::settings::{LABEL, LABEL_VALUE, PAUSE, ReactionMode};
 use crate::operator::client::{find_in_pages, within};
 use crate::operator::error::OperatorError;
 use crate::operator::persistent_volume::object;
+use crate::operator::pod_claims::claims;
 
 /// How many pods are read at once: a namespace may have thousands.
 const PAGE: u32 = 500;
@@ -171,17 +172,6 @@ fn seen(pod: &Pod) -> SeenPod {
         uses_claim: false,
     };
     SeenPod { claims: claims(pod), set: owner.map(|owner| owner.name.clone()), facts }
-}
-
-/// The names of the claims that a pod uses; that of an ephemeral volume is made of the pod's name and its own.
-fn claims(pod: &Pod) -> Vec<String> {
-    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-    let names = volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
-        (None, None) => None,
-    });
-    names.collect()
 }
 
 #[cfg(test)]

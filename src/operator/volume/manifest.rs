@@ -38,13 +38,21 @@ pub struct ManifestRequest {
 }
 
 /// The name of a claim: `namespace/name` as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimName {
     namespace: String,
     name: String,
 }
 
 impl ClaimName {
+    pub(in crate::operator) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(in crate::operator) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The line that deletes it.
     pub(in crate::operator) fn deletion(&self) -> String {
         format!("kubectl -n {} delete pvc {}", self.namespace, self.name)

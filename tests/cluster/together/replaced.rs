@@ -74,6 +74,8 @@ async fn is_emptied(space: &Space, node: &str, id: &str) {
     let drain = dry_run.replace("--dry-run ", "");
     let told = typed(&dry_run).await;
     assert!(told.contains("would order Drain"), "{told}");
+    let used = format!("claim {}/data (used by pod data)", space.namespace);
+    assert!(told.contains(&used), "no {used:?}: {told}");
     typed(&drain).await;
     space.until_ordered(node, id, "Waiting", &format!("{}/data", space.namespace)).await;
     assert_eq!(space.shell("data", "cat /data/file").await, "copied\n");

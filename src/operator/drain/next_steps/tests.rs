@@ -34,11 +34,20 @@ fn persistent(phase: &str, policy: &str, claim: Value) -> PersistentVolume {
 }
 
 fn said(pool: &DevicePool, on_it: &[(PoolVolume, Option<PersistentVolume>)], run: Run) -> Vec<String> {
+    said_with(pool, on_it, run, &Ok(ClaimPods::default()))
+}
+
+fn said_with(
+    pool: &DevicePool,
+    on_it: &[(PoolVolume, Option<PersistentVolume>)],
+    run: Run,
+    pods: &Result<ClaimPods, OperatorError>,
+) -> Vec<String> {
     let pools = [pool.clone()];
     let (pool, ordering) = ordering(&disk(), &pools).expect("it is there");
     let volumes: Vec<PoolVolume> = on_it.iter().map(|(volume, _)| volume.clone()).collect();
     let named = on_it.iter().filter_map(|(volume, one)| Some((volume.name_any(), one.clone()?))).collect();
-    report(&DrainedDisk { disk: &disk(), pool, ordering, volumes: &volumes, named: &named }, run)
+    report(&DrainedDisk { disk: &disk(), pool, ordering, volumes: &volumes, named: &named, pods }, run)
 }
 
 /// The lines that a person would type for a volume.
@@ -61,7 +70,7 @@ fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persist
     let id = in_phase(Phase::Ready).name_any();
     assert_eq!(lines[0], "disk gpt-1 (/dev/sda, M) of node n, set d/s");
     assert!(lines[1].starts_with("would order Drain"), "{lines:#?}");
-    assert_eq!(lines[2], format!("volume {id} (Ready), PersistentVolume pvc-1, claim d/data"));
+    assert_eq!(lines[2], format!("volume {id} (Ready), PersistentVolume pvc-1, claim d/data (used by no pod)"));
     assert!(lines[3].starts_with("volumes on it that no PoolVolume names: 1;"), "{lines:#?}");
     assert!(lines[4].contains("copy the data"), "{lines:#?}");
     assert_eq!(lines[5], "  kubectl -n d delete pvc data");
@@ -88,6 +97,31 @@ fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persist
     assert!(of(stuck.clone()).ends_with(": it is being erased"), "{}", of(stuck));
     stuck.status.as_mut().expect("set").message = Some("a pod has it open".to_owned());
     assert!(of(stuck.clone()).ends_with(": its deletion waits: a pod has it open"), "{}", of(stuck));
+}
+
+#[test]
+fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds_them() {
+    let volume = in_phase(Phase::Ready);
+    let claim: ClaimName = "d/data".parse().expect("a name");
+    let named =
+        BTreeMap::from([(volume.name_any(), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
+    assert_eq!(claims(std::slice::from_ref(&volume), &named), BTreeSet::from([claim.clone()]));
+    let pod = json!({
+        "metadata": {"name": "db-0"},
+        "spec": {"containers": [], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
+    });
+    let mut pods = ClaimPods::default();
+    pods.take_in(&[&claim], &[serde_json::from_value(pod).expect("a pod")]);
+    let on_it = [(volume.clone(), named.get(&volume.name_any()).cloned())];
+    let has_one = pool("n", json!(null), json!({"volumes": 1}));
+    let lines = said_with(&has_one, &on_it, Run::Dry, &Ok(pods));
+    assert!(lines[2].ends_with(", claim d/data (used by pod db-0)"), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains("not known")), "{lines:#?}");
+    let forbidden = || Err(OperatorError::Refused("pods is forbidden".to_owned()));
+    let lines = said_with(&has_one, &on_it, Run::Dry, &forbidden());
+    assert!(lines[2].ends_with(", claim d/data"), "{lines:#?}");
+    assert!(lines[3].contains("is not known: pods is forbidden; `kubectl -n NAMESPACE describe pvc"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("kubectl -n d delete pvc data")), "{lines:#?}");
 }
 
 #[test]
@@ -159,8 +193,11 @@ fn of_a_disk_that_left_by_an_order_is_said_how_the_new_one_comes_and_which_set_h
     assert!(lines[1].starts_with("next: remove the disk, and insert the new one"), "{lines:#?}");
     assert_eq!(lines[2], "  gpt-2 (/dev/sda), Ready, set d/s");
     assert!(lines[3].ends_with(r#"'{"spec":{"disks":{"gpt-1":null}}}'"#) && lines.len() == 4, "{lines:#?}");
-    let lost = [(in_phase(Phase::Ready), None)];
+    let mut dead = in_phase(Phase::Ready);
+    dead.status.as_mut().expect("set").state = Some("Unusable".to_owned());
+    let lost = [(dead, None)];
     let lines = said(&gone("GiveUp", "Done"), &lost, Run::Dry);
-    assert!(lines[1].starts_with("volume ") && lines[2].contains("erases nothing"), "{lines:#?}");
+    assert!(lines[1].starts_with("volume ") && lines[1].contains(" (Unusable)"), "{lines:#?}");
+    assert!(lines[2].contains("erases nothing"), "{lines:#?}");
     assert!(ordering(&disk(), &[gone("Release", "Waiting")]).is_err(), "a slip in the id");
 }
