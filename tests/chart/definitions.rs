@@ -87,6 +87,18 @@ fn wrong_in(table: &str, wanted: &[String]) -> Vec<String> {
     wrong
 }
 
+/// The phase of a volume is Ready after its disk died, and the agent of a node is, whose disks are all gone.
+#[test]
+fn no_column_of_kubectl_get_says_ready_of_what_may_be_dead() {
+    for definition in parse(&printed()) {
+        let columns = definition["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap().clone();
+        for column in columns {
+            let is_phase = name(&definition).starts_with("poolvolumes.") && column["jsonPath"] == ".status.phase";
+            assert!(!is_phase && column["name"] != "Ready", "{}: {column}", name(&definition));
+        }
+    }
+}
+
 #[test]
 fn the_tables_that_documents_show_of_kubectl_get_have_the_columns_of_the_definitions() {
     let definitions = parse(&printed());

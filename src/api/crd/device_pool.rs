@@ -33,7 +33,7 @@ pub const READY: &str = "Ready";
     derive = "PartialEq",
     doc = "The disks that localpool has claimed on one node, and the space that they offer. Its name is the name of \
            the node.",
-    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Since","type":"date","jsonPath":".status.conditions[?(@.type==\"Ready\")].lastTransitionTime"}"#,
     printcolumn = r#"{"name":"Disks","type":"integer","jsonPath":".status.diskCount"}"#,
     printcolumn = r#"{"name":"Missing","type":"integer","jsonPath":".status.missingDisks"}"#,

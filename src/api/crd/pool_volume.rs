@@ -39,7 +39,6 @@ use crate::device::{DiskId, NodeName};
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
     printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".metadata.annotations.localpool\\.dev/claim"}"#,
     printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","priority":1}"#,
     printcolumn = r#"{"name":"Volume","type":"string","jsonPath":".spec.volumeName","priority":1}"#,
     printcolumn = r#"{"name":"Order","type":"string","jsonPath":".status.conditions[?(@.type==\"OrderDone\")].reason","priority":1}"#,
     printcolumn = r#"{"name":"Reaction","type":"string","jsonPath":".status.conditions[?(@.type==\"Reaction\")].reason","priority":1}"#,

@@ -40,7 +40,7 @@ fn questions<'a>(space: &'a Space, stage: &'a Stage) -> Vec<(&'static str, [&'a 
         (
             "Does the agent of this node answer",
             of_dead,
-            vec!["READY", "True", "SINCE", "VERSION", env!("CARGO_PKG_VERSION")],
+            vec!["AGENT", "True", "SINCE", "VERSION", env!("CARGO_PKG_VERSION")],
         ),
         ("When did this disk go away", of_dead, vec![dead, "Missing", "State Since:", "Events:"]),
         ("What is wrong on this node", of_dead, vec![dead, "DiskMissing"]),

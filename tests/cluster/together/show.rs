@@ -26,7 +26,7 @@ fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
         let table = space.kubectl(&["get", "devicepools"]).await;
         let (head, line) = columns(&table, node);
         let of_disks = ["DISKS", "MISSING", "UNHEALTHY", "CORDONED", "VOLUMES"];
-        let wanted = [&["READY", "SINCE"][..], &of_disks, &["SIZE", "FREE", "LARGEST", "CORDON"]].concat();
+        let wanted = [&["AGENT", "SINCE"][..], &of_disks, &["SIZE", "FREE", "LARGEST", "CORDON"]].concat();
         assert_eq!(head, [&["NAME"][..], &wanted, &["AGE"]].concat());
         assert_eq!(line[1], "True", "{table}");
         assert!(line[3].parse::<u64>().unwrap() > 0 && line[7].parse::<u64>().unwrap() > 0, "{table}");
