@@ -216,6 +216,72 @@ fn the_alerts_are_made_only_when_they_are_wanted_and_each_leads_to_its_runbook()
     }
 }
 
+/// What `promtool test rules` asks at one time of one test.
+struct Asking {
+    minute: u64,
+    /// The names of the alerts that it would see.
+    seen: Regex,
+    /// The alerts that fire then.
+    fire: BTreeSet<String>,
+}
+
+impl Asking {
+    fn of(asked: &Value) -> Self {
+        let time = asked["eval_time"].as_str().unwrap();
+        let (number, unit) = time.split_at(time.len() - 1);
+        let minutes = match unit {
+            "m" => 1,
+            "h" => 60,
+            _ => panic!("a time in minutes or hours: {time}"),
+        };
+        let expression = asked["expr"].as_str().unwrap();
+        assert!(expression.contains(r#"alertstate="firing""#), "{expression}");
+        let after =
+            |text: &str, word: &str| -> Option<String> { Some(text.split_once(word)?.1.split_once('"')?.0.to_owned()) };
+        let exact = |text: &str| after(text, r#"alertname=""#);
+        let pattern = exact(expression).or_else(|| after(expression, r#"alertname=~""#));
+        let seen = Regex::new(&format!("^(?:{})$", pattern.as_deref().unwrap_or(".*"))).unwrap();
+        let samples = asked["exp_samples"].as_array().cloned().unwrap_or_default();
+        // Without the name among its labels, a sample is of the alert that the expression picks.
+        let fires = |sample: &Value| exact(sample["labels"].as_str().unwrap()).or_else(|| exact(expression)).unwrap();
+        let fire = samples.iter().map(fires).collect();
+        Self { minute: number.parse::<u64>().unwrap() * minutes, seen, fire }
+    }
+
+    fn is_quiet_about(&self, alert: &str) -> bool {
+        self.seen.is_match(alert) && !self.fire.contains(alert)
+    }
+}
+
+/// Whether one of these tests sees the alert first not firing, and then firing.
+fn is_tried(tests: &[Vec<Asking>], alert: &str) -> bool {
+    let is_one = |test: &Vec<Asking>| {
+        let fires = test.iter().filter(|asking| asking.fire.contains(alert)).map(|asking| asking.minute).max();
+        let quiet = test.iter().filter(|asking| asking.is_quiet_about(alert));
+        quiet.map(|asking| asking.minute).min().zip(fires).is_some_and(|(quiet, fires)| quiet < fires)
+    };
+    tests.iter().any(is_one)
+}
+
+#[test]
+fn of_every_alert_a_test_of_promtool_has_when_it_does_not_fire_yet_and_when_it_does() {
+    let text = std::fs::read_to_string(repository().join("tests/chart/alerts.test.yaml")).unwrap();
+    let tests: Value = serde_saphyr::from_str(&text).unwrap();
+    let askings = |test: &Value| test["promql_expr_test"].as_array().unwrap().iter().map(Asking::of).collect();
+    let tests: Vec<Vec<Asking>> = tests["tests"].as_array().unwrap().iter().map(askings).collect();
+    let alerts = alerts();
+    let names: BTreeSet<&str> = rules(&alerts).iter().map(|rule| rule["alert"].as_str().unwrap()).collect();
+    let unknown: Vec<&String> = tests
+        .iter()
+        .flatten()
+        .flat_map(|asking| &asking.fire)
+        .filter(|alert| !names.contains(alert.as_str()))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?} are no alerts");
+    let untried: Vec<&str> = names.into_iter().filter(|alert| !is_tried(&tests, alert)).collect();
+    assert!(untried.is_empty(), "tests/chart/alerts.test.yaml does not try {untried:?}");
+}
+
 /// The reasons to wait for which nobody is called, and why.
 const NOT_CALLED: [(&[&str], &str); 4] = [
     (
