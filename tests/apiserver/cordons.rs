@@ -97,6 +97,9 @@ async fn a_disk_that_fails_is_cordoned_also_right_after_a_restart_until_a_person
     let why = seen.disks[0].cordon.clone().expect("cordoned");
     assert!(why.starts_with("DiskFailing: "), "{why}");
     assert_eq!((seen.cordoned_disks, seen.unhealthy_disks), (1, 1));
+    let [healthy] = &seen.disks[0].conditions[..] else { panic!("one condition: {:?}", seen.disks[0]) };
+    let said = [&healthy.type_, &healthy.status, &healthy.reason].map(String::as_str);
+    assert_eq!(said, ["Healthy", "False", "DiskFailing"]);
     expect(&stage, &uid, &["DiskClaimed x1", "DiskCordoned x1", "DiskFailing x1"]).await;
 
     // The disk does not answer to the next agent: what the last one found counts.

@@ -239,6 +239,10 @@ pub struct DiskStatus {
     /// What is wrong with it, the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthEntry>,
+    /// `Healthy`: True as long as nothing is wrong with the disk, or False with the worst reason of `health`.
+    /// `lastTransitionTime` says since when, also since when it is healthy again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -143,6 +143,7 @@ mod tests {
             volumes: 0,
             state: DiskState::Ready,
             state_since: None,
+            conditions: Vec::new(),
             message: None,
             cordon: None,
         }

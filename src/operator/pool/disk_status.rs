@@ -15,7 +15,7 @@ const DISKS_HEALTHY: &str = "DisksHealthy";
 /// So many disks it names: its message stays the same size whatever happens to a shelf.
 const MOST_NAMED: usize = 8;
 
-/// The status of a disk. The state, and what is wrong with it, keep their times from `before`, the disks of the status until now.
+/// The status of a disk. The state, its condition, and what is wrong with it, keep their times from `before`, the disks of the status until now.
 pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
     let DiskView {
         id,
@@ -38,6 +38,8 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
     let (state, message) = state(view);
     let known = before.iter().find(|disk| disk.id == *id);
     let earlier = known.map(|disk| disk.health.clone()).unwrap_or_default();
+    let conditions = known.map(|disk| disk.conditions.clone()).unwrap_or_default();
+    let now = condition.after(&health::condition(&earlier));
     let unchanged = known.filter(|disk| disk.state == state);
     let layout = match layout {
         Layout::Whole {} => "Whole",
@@ -61,8 +63,15 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
         state_since: unchanged.and_then(|disk| disk.state_since.clone()).or_else(|| Some(health::now())),
         message,
         cordon: cordon.as_ref().map(ToString::to_string),
-        health: health::entries(&earlier, &condition.after(&health::condition(&earlier))),
+        health: health::entries(&earlier, &now),
+        conditions: vec![healthy(&conditions, &now)],
     }
+}
+
+/// Whether nothing is wrong with the disk.
+fn healthy(before: &[KubeCondition], now: &Condition) -> KubeCondition {
+    let words = if now.is_healthy() { "nothing is wrong with the disk".to_owned() } else { now.message() };
+    condition(before, HEALTHY, now.is_healthy(), now.word(), words, None)
 }
 
 /// Whether all disks are healthy: the worst reason, and the disks.
@@ -152,6 +161,43 @@ mod tests {
         assert!(missing.state_since > long_ago, "{missing:?}");
         let by_an_earlier_version = [DiskStatus { state_since: None, ..first }];
         assert!(of(&standing(Standing::Ready), &by_an_earlier_version).state_since.is_some());
+    }
+
+    #[test]
+    fn a_disk_says_since_when_it_is_healthy_or_not_and_nothing_of_that_moves_while_nothing_changes() {
+        let view = standing(Standing::Ready);
+        let of = |reasons: &[HealthReason], before: &[DiskStatus]| {
+            let all = reasons.iter().map(|reason| Finding::new(reason.clone(), format!("{reason} it is"))).collect();
+            disk_status(&view, &Condition::of(all), before)
+        };
+        let said = |disk: &DiskStatus| {
+            let [condition] = &disk.conditions[..] else { panic!("one condition: {:?}", disk.conditions) };
+            assert_eq!(condition.type_, "Healthy");
+            (condition.status.clone(), condition.reason.clone(), condition.message.clone())
+        };
+        let words =
+            |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+        let since = |disk: &DiskStatus| disk.conditions[0].last_transition_time.clone();
+        let long_ago = |disk: &DiskStatus| {
+            let mut disk = disk.clone();
+            disk.conditions[0].last_transition_time = Time(Timestamp::UNIX_EPOCH);
+            disk
+        };
+        let well = long_ago(&of(&[], &[]));
+        assert_eq!(said(&well), words("True", "Healthy", "nothing is wrong with the disk"));
+        assert_eq!(of(&[], std::slice::from_ref(&well)), well, "nothing has changed");
+        let worn = of(&[HealthReason::DiskWornOut], std::slice::from_ref(&well));
+        assert_eq!(said(&worn), words("False", "DiskWornOut", "DiskWornOut it is"));
+        assert!(since(&worn) > since(&well), "{worn:?}");
+        let worn = long_ago(&worn);
+        assert_eq!(of(&[HealthReason::DiskWornOut], std::slice::from_ref(&worn)), worn, "nothing has changed");
+        let both = of(&[HealthReason::DiskWornOut, HealthReason::DiskReadOnly], std::slice::from_ref(&worn));
+        assert_eq!(said(&both), words("False", "DiskReadOnly", "DiskReadOnly it is; DiskWornOut it is"));
+        assert_eq!(since(&both), since(&worn), "it was not healthy before");
+        let again = of(&[], &[long_ago(&both)]);
+        assert!(said(&again).0 == "True" && since(&again) > since(&worn), "since when it is healthy again: {again:?}");
+        let by_an_earlier_version = DiskStatus { conditions: Vec::new(), ..well };
+        assert_eq!(said(&of(&[], &[by_an_earlier_version])).0, "True");
     }
 
     #[test]
