@@ -72,6 +72,7 @@ pub fn storage_health(disks: &[(String, Condition)]) -> Vec<StorageBackendHealth
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::{Face, REASONS};
 
     fn condition(reasons: &[HealthReason]) -> Condition {
         Condition::of(reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect())
@@ -93,6 +94,35 @@ mod tests {
             ]
         );
         assert_eq!(volume_health(id, &Condition::default()).health_statuses, []);
+    }
+
+    #[test]
+    fn each_reason_has_the_statuses_that_its_faces_say() {
+        for row in REASONS {
+            let one = condition(&[HealthReason::from(row.word.to_owned())]);
+            let storage = |others: &[(String, Condition)]| {
+                storage_health(&[&[("a".to_owned(), one.clone())][..], others].concat())[0].status()
+            };
+            for face in row.faces() {
+                match face {
+                    Face::Volume(_) => {
+                        let health = volume_health(VolumeId::of_name("v"), &one);
+                        let [entry] = &health.health_statuses[..] else { panic!("{}: {health:?}", row.word) };
+                        // `DATA_LOSS` is DataLoss.
+                        let word = entry.status().as_str_name().replace('_', "").to_lowercase();
+                        assert_eq!(face.words(row).to_lowercase(), format!("volume `{word}`"), "{}", row.word);
+                    }
+                    Face::Storage { .. } => {
+                        let degraded = StorageHealthErrorType::StorageDegraded;
+                        assert_eq!(storage(&[("b".to_owned(), Condition::default())]), degraded, "{}", row.word);
+                        let alone = storage(&[]);
+                        let is_said = face.words(row).contains("StorageUnreachable");
+                        assert_eq!(alone != degraded, is_said, "{}: {alone:?}", row.word);
+                    }
+                    Face::Disk | Face::Claim | Face::Mark(_) | Face::Cordon => {}
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod array;
 mod board;
 mod condition;
+mod face;
 mod finding;
 mod history;
 mod observed;
@@ -19,6 +20,7 @@ mod stalled;
 
 pub use board::{Board, Look, PathLook, PathReport};
 pub use condition::{Condition, HEALTHY};
+pub use face::{FACES, Face};
 pub use finding::Finding;
 pub use observed::{DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
 pub use path::{PathKind, WatchedPath};

@@ -150,7 +150,7 @@ mod tests {
     use crate::agent::Reconciler;
     use crate::claim::{Rule, sample};
     use crate::device::{Owner, VolumeId, label::Layout};
-    use crate::health::{Finding, HealthReason, Look};
+    use crate::health::{Face, Finding, HealthReason, Look, REASONS, ReasonRow, Source};
     use crate::host::{DiskReport, Geometry, Health, IoErrors, fake::FakeHost};
     use crate::pool::{CordonChoice, CreateRequest, Selector, WantedUsage, Workers};
 
@@ -211,6 +211,15 @@ mod tests {
         let (failing, worn) = (HealthReason::DiskFailing, HealthReason::DiskWornOut);
         let both = [("DiskFailing".to_owned(), 1.0), ("DiskWornOut".to_owned(), 1.0)];
         assert_eq!(unhealthy(&[failing, worn]), both);
+        let is_seen = |row: &&ReasonRow| row.source == Source::Look && row.faces().contains(&Face::Disk);
+        for row in REASONS.iter().filter(is_seen) {
+            assert_eq!(unhealthy(&[HealthReason::from(row.word.to_owned())]), [(row.word.to_owned(), 1.0)]);
+            let families = registry.gather();
+            let of_disks = families.iter().find(|family| family.name() == "localpool_disk_unhealthy").expect("served");
+            let reasons =
+                of_disks.get_metric().iter().flat_map(|one| one.get_label()).filter(|one| one.name() == "reason");
+            assert_eq!(reasons.map(|label| label.value()).collect::<Vec<_>>(), [row.word]);
+        }
         assert_eq!(unhealthy(&[]), []);
     }
 

@@ -8,7 +8,7 @@ use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
 };
-use localpool::health::{HealthReason, REASONS, ReasonRow, Severity, Subject};
+use localpool::health::{FACES, REASONS, ReasonRow, Subject};
 use localpool::operator::controller::Why;
 
 use crate::{read, root};
@@ -24,8 +24,9 @@ const HEALTH: &str = "docs/health.md";
 
 const REACTION: &str = "docs/reaction.md";
 
-const TABLES: [Made; 6] = [
+const TABLES: [Made; 7] = [
     (REACTION, "whys", &["why", "meaning"], whys),
+    (HEALTH, "faces", &["face", "where the reason is seen"], faces),
     (HEALTH, "reasons", &["reason", "of a", "severity", "faces", "meaning", "what to do"], reasons),
     (SETS, "list filters", &["field", "type", "`device.`", "meaning"], lists),
     (SETS, "facts in expressions", &["`device.`", "type", "meaning"], expressions),
@@ -79,41 +80,18 @@ fn reasons() -> Vec<Vec<String>> {
             Subject::PersistentVolume => "PersistentVolume",
         };
         let severity = row.severity.word().to_owned();
-        vec![code(&[row.word]), subject.to_owned(), severity, faces(row), row.meaning.to_owned(), row.action.to_owned()]
+        vec![code(&[row.word]), subject.to_owned(), severity, seen(row), row.meaning.to_owned(), row.action.to_owned()]
     };
     REASONS.iter().map(row).collect()
 }
 
-/// Where a reason is seen, besides Events, `localpool health` and the lists in each status.
-fn faces(row: &ReasonRow) -> String {
-    // The pool shows it of the disk alone.
-    let is_of_volumes = row.word != "BackgroundWorkFails";
-    let of_storage = match row.severity {
-        Severity::Degraded => "`StorageDegraded`",
-        Severity::Inaccessible | Severity::DataLoss => "`StorageDegraded` or `StorageUnreachable`",
-    };
-    let mut faces: Vec<String> = match row.subject {
-        Subject::Disk => vec![
-            "DevicePool `DisksHealthy`".to_owned(),
-            "`localpool_disk_unhealthy`".to_owned(),
-            format!("`storageHealth` {of_storage}"),
-        ],
-        Subject::Volume => Vec::new(),
-        Subject::PersistentVolume => vec!["`localpool_controller_marked_persistent_volumes`".to_owned()],
-    };
-    if row.subject != Subject::PersistentVolume && is_of_volumes {
-        let whose = if row.subject == Subject::Disk { "its PoolVolumes" } else { "PoolVolume" };
-        faces.push(format!("{whose} `Healthy`"));
-        faces.push("`localpool_controller_abnormal_volumes`".to_owned());
-        faces.push(format!("`volumeHealth` `{}`", row.severity.word()));
-    }
-    let mark = if row.word == "CapacityAboveDevice" { "`MisMatchedVolSize`" } else { "yes" };
-    faces.push(format!("mark: {}", if row.marks() && is_of_volumes { mark } else { "no" }));
-    if row.subject == Subject::Disk {
-        let cordons = HealthReason::from(row.word.to_owned()).cordons();
-        faces.push(format!("cordons: {}", if cordons { "yes" } else { "no" }));
-    }
-    faces.join("; ")
+/// Where a reason is seen.
+fn seen(row: &ReasonRow) -> String {
+    row.faces().into_iter().map(|face| face.words(row)).collect::<Vec<_>>().join(", ")
+}
+
+fn faces() -> Vec<Vec<String>> {
+    FACES.iter().map(|(name, what)| vec![(*name).to_owned(), (*what).to_owned()]).collect()
 }
 
 /// A fact of several names is one row.

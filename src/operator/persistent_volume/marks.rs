@@ -86,8 +86,13 @@ pub fn change(
 
 #[cfg(test)]
 mod tests {
+    use super::super::judgement::{PromisedSize, Reported, judge};
     use super::super::object::Backing;
     use super::*;
+    use crate::api::crd::HealthEntry;
+    use crate::health::Face;
+    use crate::operator::node_ready::NodeReadiness;
+    use crate::operator::steady::Lasting;
     use crate::volume::VolumeId;
 
     const NOW: &str = "2026-01-01T00:10:00Z";
@@ -165,6 +170,36 @@ mod tests {
         lost.pop();
         let (all, _) = changed(&lost, &[NodeNotReady]).expect("an earlier version marked it");
         assert_eq!(all[UNUSABLE_SINCE], NOW);
+    }
+
+    /// What is found of volumes; of a disk alone nothing is reported of a PersistentVolume.
+    #[test]
+    fn each_reason_marks_as_its_faces_say() {
+        for row in REASONS.iter().filter(|row| row.word != "BackgroundWorkFails") {
+            let entry = HealthEntry {
+                reason: row.word.to_owned(),
+                severity: String::new(),
+                message: String::new(),
+                since: None,
+            };
+            let (entries, node) = (
+                [entry],
+                match row.word {
+                    "NodeNotReady" => NodeReadiness::NotReady,
+                    "NodeGone" => NodeReadiness::Gone,
+                    _ => NodeReadiness::Ready,
+                },
+            );
+            let reported = Reported::Entries(&entries);
+            let judged = judge(Lasting::Yes(node), reported, PromisedSize::Fits, &BTreeSet::new());
+            let reasons: Vec<HealthReason> = judged.reasons.into_iter().collect();
+            let words = changed(&[], &reasons).map(|(_, events)| events).unwrap_or_default();
+            let marks = row.faces().into_iter().filter_map(|face| match face {
+                Face::Mark(word) => Some(format!("+{word}")),
+                _ => None,
+            });
+            assert_eq!(words, marks.collect::<Vec<_>>(), "{}", row.word);
+        }
     }
 
     #[test]

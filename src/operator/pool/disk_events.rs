@@ -122,6 +122,7 @@ fn normal(reason: &str, note: String) -> EventNote {
 mod tests {
     use super::*;
     use crate::api::crd::DiskState;
+    use crate::health::{Face, REASONS};
 
     fn disk(id: &str, reasons: &[&str]) -> DiskStatus {
         let entry = |reason: &&str| HealthEntry {
@@ -151,6 +152,15 @@ mod tests {
 
     fn reasons(before: &[DiskStatus], now: &[DiskStatus]) -> Vec<String> {
         of_disks(before, now).into_iter().map(|event| event.note.reason).collect()
+    }
+
+    #[test]
+    fn each_reason_with_the_face_of_a_disk_is_an_event_when_it_comes() {
+        for row in REASONS.iter().filter(|row| row.faces().contains(&Face::Disk)) {
+            let events = of_disks(&[disk("gpt-1", &[])], &[disk("gpt-1", &[row.word])]);
+            let reasons: Vec<&str> = events.iter().map(|event| event.note.reason.as_str()).collect();
+            assert_eq!(reasons, [row.word]);
+        }
     }
 
     #[test]

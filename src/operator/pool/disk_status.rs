@@ -127,7 +127,7 @@ mod tests {
     use crate::api::crd::HealthEntry;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
-    use crate::health::{Board, Finding, Look};
+    use crate::health::{Board, Face, Finding, Look, REASONS};
     use crate::pool::KnownDisk;
 
     fn known() -> KnownDisk {
@@ -211,6 +211,11 @@ mod tests {
             |condition: &KubeCondition| (condition.status.clone(), condition.reason.clone(), condition.message.clone());
         let words =
             |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+        for row in REASONS.iter().filter(|row| row.faces().contains(&Face::Disk)) {
+            let reason = HealthReason::from(row.word.to_owned());
+            let one = disks_healthy(&[], &[disk("gpt-1", &[reason])]);
+            assert_eq!(word(&one), words("False", row.word, &format!("1 of 1 disks: gpt-1 {}", row.word)));
+        }
         let well = disks_healthy(&[], &[disk("gpt-1", &[])]);
         assert_eq!(word(&well), words("True", "Healthy", "nothing is wrong with any disk"));
         assert_eq!(word(&disks_healthy(&[], &[])).0, "True");

@@ -211,6 +211,7 @@ mod tests {
     use super::*;
     use crate::api::crd::PoolVolumeSpec;
     use crate::claim::VolumeMode;
+    use crate::health::{Face, REASONS, Subject};
 
     #[test]
     fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
@@ -241,6 +242,27 @@ mod tests {
         assert_eq!(failure_of(&object), (Some(5 << 20), None));
         object.spec.size = None;
         assert_eq!(failure_of(&object), (None, None));
+    }
+
+    #[test]
+    fn the_claim_has_an_event_of_each_reason_whose_faces_say_so() {
+        for row in REASONS.iter().filter(|row| row.subject != Subject::PersistentVolume) {
+            let entry = HealthEntry {
+                reason: row.word.to_owned(),
+                severity: String::new(),
+                message: String::new(),
+                since: None,
+            };
+            let (before, mut now) = (in_phase(Phase::Ready), in_phase(Phase::Ready));
+            now.status.as_mut().expect("set").health = vec![entry];
+            let words: Vec<String> = events(&before, &now).into_iter().map(|note| note.reason).collect();
+            let faces = row.faces();
+            // What no volume has is in no status of one.
+            if faces.contains(&Face::Volume(row.severity)) {
+                let wanted: &[&str] = if faces.contains(&Face::Claim) { &[row.word] } else { &[] };
+                assert_eq!(words, wanted, "{}", row.word);
+            }
+        }
     }
 
     #[test]
