@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
@@ -22,14 +23,25 @@ use crate::agent::{AGAIN, PATIENCE, Stage, on, unique};
 use crate::cluster;
 use crate::leader::until;
 use crate::nodes::{make, offering};
+use crate::sent::Sent;
 use crate::sim::SimNode;
 
 /// A monitor at work, with a short grace.
-pub struct Work(JoinHandle<()>, #[allow(dead_code, reason = "it watches until it is dropped")] LeaderStores);
+pub struct Work {
+    task: JoinHandle<()>,
+    pub metrics: Metrics,
+    _own: LeaderStores,
+}
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+    }
+}
+
+impl Work {
+    fn counts<const N: usize>(&self, reasons: [&str; N]) -> [i64; N] {
+        reasons.map(|reason| self.metrics.marked.with_label_values(&[reason]).get())
     }
 }
 
@@ -38,15 +50,20 @@ pub fn monitor(stage: &Stage) -> Work {
 }
 
 fn monitor_that(stage: &Stage, reserve: ReservePolicy) -> Work {
+    monitor_through(stage, stage.client.clone(), reserve)
+}
+
+/// One that writes with that client.
+pub fn monitor_through(stage: &Stage, client: Client, reserve: ReservePolicy) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let own = LeaderStores::watch(&stage.client);
-    let (client, stores) = (stage.client.clone(), stage.caches.clone());
-    let monitor = Monitor::new(client, stores, own.volumes.clone(), metrics, reserve, "test");
-    Work(tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run()), own)
+    let monitor = Monitor::new(client, stage.caches.clone(), own.volumes.clone(), metrics.clone(), reserve, "test");
+    let task = tokio::spawn(monitor.with_grace(SignedDuration::from_secs(1)).run());
+    Work { task, metrics, _own: own }
 }
 
 /// A PersistentVolume of 1 GiB, with what is given of its spec, bound to a node by its hostname.
-async fn persistent(client: &Client, name: &str, node: &str, more: Value) {
+pub async fn persistent(client: &Client, name: &str, node: &str, more: Value) {
     let affinity = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
     let mut spec = json!({
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
@@ -59,7 +76,7 @@ async fn persistent(client: &Client, name: &str, node: &str, more: Value) {
     api.create(&PostParams::default(), &volume).await.expect("a new PersistentVolume");
 }
 
-async fn annotations(client: &Client, name: &str) -> BTreeMap<String, String> {
+pub async fn annotations(client: &Client, name: &str) -> BTreeMap<String, String> {
     Api::<PersistentVolume>::all(client.clone()).get(name).await.expect("there").annotations().clone()
 }
 
@@ -77,7 +94,7 @@ async fn marked(client: &Client, name: &str, keys: &[&str]) -> Option<String> {
 }
 
 /// Waits for an Event of each of these keys on a PersistentVolume.
-async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
+pub async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
     let reason = format!("{what}PVSucceeded");
     let expected: Vec<String> =
         keys.iter().map(|key| format!("{what} PV successfully with annotation key: {key}")).collect();
@@ -85,6 +102,7 @@ async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
     let fields = format!("regarding.kind=PersistentVolume,regarding.name={name},reason={reason}");
     let found = async || {
         let events = api.list(&ListParams::default().fields(&fields)).await.expect("listed").items;
+        assert!(events.iter().all(|event| event.type_.as_deref() == Some("Normal")), "{events:?}");
         let mut notes: Vec<String> = events.into_iter().filter_map(|event| event.note).collect();
         notes.sort();
         if notes == expected { Ok(()) } else { Err(notes) }
@@ -94,7 +112,7 @@ async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
 }
 
 /// Sets the condition Ready of a node, which kubelet sets, and its hostname.
-async fn ready(client: &Client, name: &str, status: &str) {
+pub async fn ready(client: &Client, name: &str, status: &str) {
     let api: Api<Node> = Api::all(client.clone());
     let labels = json!({"metadata": {"labels": {"kubernetes.io/hostname": name}}});
     api.patch(name, &PatchParams::default(), &Patch::Merge(&labels)).await.expect("there");
@@ -104,7 +122,7 @@ async fn ready(client: &Client, name: &str, status: &str) {
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("there");
 }
 
-fn look_again(node: &SimNode) {
+pub fn look_again(node: &SimNode) {
     node.running.as_ref().expect("it runs").checkups.due();
 }
 
@@ -118,10 +136,14 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     let (stage, _, node) = offering(&cluster.client, 64).await;
     let client = &stage.client;
     ready(client, &node.name, "True").await;
-    let (name, path) = (unique("local-pv"), "/mnt/disks/a b");
+    let (name, path) = (unique("local-pv"), "/mnt/disks/a b\nc");
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
     persistent(client, &name, &node.name, json!({"local": {"path": path}})).await;
-    let _work = monitor(&stage);
+    // It is on no node: nobody looks at it, and it keeps nobody from looking at others.
+    let homeless = unique("csi-pv");
+    let csi = json!({"driver": DRIVER_NAME, "volumeHandle": VolumeId::of_name(&homeless).to_string()});
+    persistent(client, &homeless, &node.name, json!({"csi": csi, "nodeAffinity": null})).await;
+    let work = monitor(&stage);
     let pools: Api<DevicePool> = Api::all(client.clone());
     let is_looked_at = async || {
         let pool = pools.get(&node.name).await.expect("there");
@@ -132,20 +154,27 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     let listed = until("the agent looks at the path, which must be a mount point from now on", is_looked_at).await;
     assert_eq!((listed.name.as_str(), listed.path.as_str(), listed.capacity), (name.as_str(), path, 1 << 30));
     assert_eq!(annotations(client, &name).await, BTreeMap::new());
+    // Other tests leave volumes behind.
+    let counts = || work.counts(["NotMountPoint", "HostPathNotExist"]);
+    let before = counts();
 
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Nothing));
     look_again(&node);
     let first = marked(client, &name, &["NotMountPoint"]).await.expect("a time");
     assert!(first.parse::<Timestamp>().is_ok_and(|time| time <= Timestamp::now()), "{first}");
     events(client, &name, "Mark", &["NotMountPoint"]).await;
+    assert_eq!(counts(), [before[0] + 1, before[1]]);
 
     node.host.mounts.set_path_state(Path::new(path), PathState::Absent);
     look_again(&node);
     assert_eq!(marked(client, &name, &["HostPathNotExist"]).await, Some(first), "the first mark has its time");
+    assert_eq!(counts(), [before[0], before[1] + 1]);
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
     look_again(&node);
     marked(client, &name, &[]).await;
     events(client, &name, "Unmark", &["HostPathNotExist", "NotMountPoint"]).await;
+    assert_eq!(counts(), before);
+    assert_eq!(annotations(client, &homeless).await, BTreeMap::new());
 
     let api: Api<PersistentVolume> = Api::all(client.clone());
     // The controller that ends its protection does not run here.
@@ -177,10 +206,12 @@ async fn all_volumes_of_a_node_that_is_not_ready_are_marked_and_those_of_other_n
     let (other_node, other_kind) = (unique("local-pv"), unique("nfs-pv"));
     persistent(client, &other_node, &alive, json!({"local": {"path": "/mnt/x"}})).await;
     persistent(client, &other_kind, &silent, json!({"nfs": {"server": "s", "path": "/x"}})).await;
-    let _work = monitor(&stage);
+    let (sent, counted) = Sent::through(client);
+    let _work = monitor_through(&stage, counted, ReservePolicy::Never);
     for name in &names {
         marked(client, name, &["NodeNotReady"]).await;
     }
+    sent.assert_at_most(50, Duration::from_secs(1));
     ready(client, &silent, "True").await;
     for name in [&other_node, &other_kind] {
         assert!(!annotations(client, name).await.contains_key("NodeNotReady"), "{name}");
@@ -203,7 +234,7 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     let unnamed = make(&stage, &label, &unique("pvc"), on(&node.name), 16).await.expect("there is room");
     let csi = json!({"driver": DRIVER_NAME, "volumeHandle": volume.id.to_string()});
     persistent(client, &name, &node.name, json!({"csi": csi, "capacity": {"storage": "16Mi"}})).await;
-    let _work = monitor(&stage);
+    let work = monitor(&stage);
     let platter = node.host.unplug("fake0").expect("it was there");
     node.pool().nudge();
     marked(client, &name, &["DiskMissing"]).await;
@@ -216,11 +247,19 @@ async fn a_volume_of_the_pool_has_the_marks_of_its_disk_as_long_as_they_hold() {
     };
     let object = async |id: VolumeId| stage.objects.get(&id.to_string()).await.expect("there");
     until("nobody has it", async || is_unclaimed(&object(unnamed.id).await).then_some(())).await;
+    // Those of other tests, too.
+    let is_counted = async || {
+        let all = stage.objects.list(&ListParams::default()).await.expect("listed").items;
+        let count = all.iter().filter(|object| is_unclaimed(object)).count();
+        (work.metrics.unclaimed.get() == i64::try_from(count).expect("few")).then_some(count)
+    };
+    assert!(until("as many are counted as say it", &is_counted).await > 0);
     assert!(!is_unclaimed(&object(volume.id).await));
     let csi = json!({"csi": {"driver": DRIVER_NAME, "volumeHandle": unnamed.id.to_string()}});
     let found = unique("found-again");
     persistent(client, &found, &node.name, csi).await;
     until("somebody has it", async || (!is_unclaimed(&object(unnamed.id).await)).then_some(())).await;
+    until("it is not counted any more", &is_counted).await;
     let promises_too_much = async || annotations(client, &found).await.remove("MisMatchedVolSize");
     assert_eq!(until("it promises 1 GiB, and has 16 MiB", promises_too_much).await, "yes");
 }

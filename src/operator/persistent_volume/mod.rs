@@ -17,6 +17,7 @@ mod answer;
 mod answerer;
 pub(in crate::operator) mod home;
 mod judgement;
+mod mark_events;
 mod mark_time;
 pub(in crate::operator) mod marks;
 mod monitor;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::runtime::events::EventType;
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::mark_events::{MarkEvent, MarkEvents};
 use super::marks::MarkChange;
 use super::object;
 use super::plan::{MarkPlan, Now, Planner};
@@ -24,7 +24,6 @@ use super::watch_list::WatchList;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, PERSISTENT_VOLUME_ANNOTATION, PoolVolume, VolumeOrder};
 use crate::operator::error::OperatorError;
-use crate::operator::event::EventNote;
 use crate::operator::event_writer::EventWriter;
 use crate::operator::metrics::Metrics;
 use crate::operator::steady::GRACE;
@@ -48,7 +47,7 @@ pub struct Monitor {
     client: Client,
     stores: Stores,
     volumes: Store<PersistentVolume>,
-    events: EventWriter,
+    events: MarkEvents,
     metrics: Metrics,
     grace: SignedDuration,
     reserve: ReservePolicy,
@@ -67,7 +66,7 @@ impl Monitor {
         Self {
             stores,
             volumes,
-            events: EventWriter::new(client.clone(), identity),
+            events: MarkEvents::new(EventWriter::new(client.clone(), identity)),
             metrics,
             grace: GRACE,
             reserve,
@@ -83,7 +82,7 @@ impl Monitor {
     }
 
     /// Runs until it is dropped.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
         let mut changes = self.stores.changes().and(self.volumes.changes());
         let (mut refusals, mut planner) = (Refusals::new(), Planner::new(self.grace, self.reserve.clone()));
         let began = Instant::now();
@@ -107,13 +106,15 @@ impl Monitor {
     }
 
     /// Returns when there is something to do even if nothing changes.
-    async fn perform(&self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
+    async fn perform(&mut self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
         self.count(&plan);
         let due = plan.due;
-        let (writes, waiting) = refusals.select(PlannedWrite::all_of(plan), PlannedWrite::key, WRITES, now);
+        let late = self.events.waiting().map(PlannedWrite::Event);
+        let all = PlannedWrite::all_of(plan).into_iter().chain(late).collect();
+        let (writes, waiting) = refusals.select(all, PlannedWrite::key, WRITES, now);
         let (mut failed, mut written) = (false, false);
         for write in writes {
-            let done = self.carry_out(&write).await;
+            let done = self.carry_out(&write, refusals).await;
             refusals.written(write.key(), done);
             (failed, written) = (failed || !done, written || done);
         }
@@ -123,13 +124,19 @@ impl Monitor {
     }
 
     /// Whether nothing of it has to be tried again.
-    async fn carry_out(&self, write: &PlannedWrite) -> bool {
+    async fn carry_out(&mut self, write: &PlannedWrite, refusals: &mut Refusals) -> bool {
         match write {
             PlannedWrite::Marks(volume, change) => match self.note(self.write(volume, change).await) {
-                Some(Write::Done(())) => self.write_events(volume, change).await,
+                Some(Write::Done(())) => {
+                    for event in MarkEvent::all_of(volume, change) {
+                        refusals.written(Some(event.key()), self.write_event(&event).await);
+                    }
+                    true
+                }
                 Some(Write::Changed) => true,
                 None => false,
             },
+            PlannedWrite::Event(event) => self.write_event(event).await,
             PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
             PlannedWrite::WatchList(pool, list) => self.note(self.write_list(pool, list).await).is_some(),
             PlannedWrite::Volume(volume, change) => self.note(self.change(volume, change).await).is_some(),
@@ -222,22 +229,9 @@ impl Monitor {
         Ok(())
     }
 
-    /// The Events of Kubernetes' proposal.
-    async fn write_events(&self, volume: &PersistentVolume, change: &MarkChange) -> bool {
-        let event = |verb: &str, key: &String| EventNote {
-            type_: EventType::Normal,
-            reason: format!("{verb}PVSucceeded"),
-            note: format!("{verb} PV successfully with annotation key: {key}"),
-        };
-        let marked = change.marked.iter().map(|key| (key, event("Mark", key)));
-        let notes = marked.chain(change.unmarked.iter().map(|key| (key, event("Unmark", key))));
-        let mut is_done = true;
-        for (key, note) in notes {
-            // Events of one reason and action are one Event with a count, whatever their notes say.
-            let written = self.events.write(&volume.object_ref(&()), key, &note).await;
-            is_done &= written.inspect_err(|error| self.metrics.failed(WORK, error)).is_ok();
-        }
-        is_done
+    async fn write_event(&mut self, event: &Arc<MarkEvent>) -> bool {
+        let written = self.events.write(event).await;
+        written.inspect_err(|error| self.metrics.failed(WORK, error)).is_ok()
     }
 
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
@@ -256,6 +250,8 @@ enum PlannedWrite {
     Reservation(Arc<PersistentVolume>, Reservation),
     WatchList(Arc<DevicePool>, WatchList),
     Volume(Arc<PoolVolume>, VolumeChange),
+    /// Of a mark that was written before.
+    Event(Arc<MarkEvent>),
 }
 
 impl PlannedWrite {
@@ -276,7 +272,7 @@ impl PlannedWrite {
             Self::Volume(_, VolumeChange::CarryOut(_)) => true,
             Self::Volume(_, VolumeChange::Annotations(all)) => all.contains_key(PERSISTENT_VOLUME_ANNOTATION),
             Self::Volume(_, VolumeChange::Conditions(_)) => false,
-            Self::Marks(..) | Self::Reservation(..) | Self::WatchList(..) => false,
+            Self::Marks(..) | Self::Reservation(..) | Self::WatchList(..) | Self::Event(..) => false,
         }
     }
 
@@ -286,6 +282,7 @@ impl PlannedWrite {
             Self::Marks(volume, _) => volume.uid(),
             Self::Reservation(volume, _) => volume.uid().map(|uid| format!("{uid} reserved")),
             Self::WatchList(pool, _) => pool.uid(),
+            Self::Event(event) => Some(event.key()),
             Self::Volume(volume, change) => volume.uid().map(|uid| match change {
                 VolumeChange::Conditions(_) => uid,
                 VolumeChange::Annotations(_) => format!("{uid} annotations"),

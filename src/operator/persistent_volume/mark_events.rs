@@ -1,0 +1,137 @@
+//! The Events of marks, as Kubernetes' proposal has them. One that could not be written with its mark is kept: the mark
+//! is there, so no later look would miss it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use kube::Resource as _;
+use kube::runtime::events::EventType;
+
+use super::marks::MarkChange;
+use crate::operator::error::OperatorError;
+use crate::operator::event::EventNote;
+use crate::operator::event_writer::EventWriter;
+
+/// How many may wait: those of a rack whose Events are all refused.
+const ROOM: usize = 1024;
+
+/// The Event of one mark of one PersistentVolume.
+#[derive(Debug)]
+pub struct MarkEvent {
+    about: ObjectReference,
+    /// Of the annotation.
+    mark: String,
+    note: EventNote,
+}
+
+impl MarkEvent {
+    pub fn all_of(volume: &PersistentVolume, change: &MarkChange) -> Vec<Arc<Self>> {
+        let about = volume.object_ref(&());
+        let event = |verb: &str, mark: &String| {
+            let note = EventNote {
+                type_: EventType::Normal,
+                reason: format!("{verb}PVSucceeded"),
+                note: format!("{verb} PV successfully with annotation key: {mark}"),
+            };
+            Arc::new(Self { about: about.clone(), mark: mark.clone(), note })
+        };
+        let marked = change.marked.iter().map(|mark| event("Mark", mark));
+        marked.chain(change.unmarked.iter().map(|mark| event("Unmark", mark))).collect()
+    }
+
+    /// By which it is known whether it was refused.
+    pub fn key(&self) -> String {
+        format!("{} {} {}", self.about.uid.as_deref().unwrap_or_default(), self.note.reason, self.mark)
+    }
+}
+
+/// Writes them, and has those that wait.
+pub struct MarkEvents {
+    writer: EventWriter,
+    waiting: WaitingEvents,
+}
+
+impl MarkEvents {
+    pub fn new(writer: EventWriter) -> Self {
+        Self { writer, waiting: WaitingEvents::default() }
+    }
+
+    pub fn waiting(&self) -> impl Iterator<Item = Arc<MarkEvent>> {
+        self.waiting.0.values().cloned()
+    }
+
+    /// Writes one. If that fails, it waits.
+    pub async fn write(&mut self, event: &Arc<MarkEvent>) -> Result<(), OperatorError> {
+        // Events of one reason and action are one Event with a count, whatever their notes say.
+        let written = self.writer.write(&event.about, &event.mark, &event.note).await;
+        self.waiting.after(event, written.is_ok());
+        written
+    }
+}
+
+#[derive(Debug, Default)]
+struct WaitingEvents(BTreeMap<String, Arc<MarkEvent>>);
+
+impl WaitingEvents {
+    /// What came of a try.
+    fn after(&mut self, event: &Arc<MarkEvent>, is_written: bool) {
+        let key = event.key();
+        if is_written {
+            self.0.remove(&key);
+        } else if self.0.len() < ROOM || self.0.contains_key(&key) {
+            self.0.insert(key, Arc::clone(event));
+        } else {
+            let EventNote { reason, note, .. } = &event.note;
+            tracing::warn!(volume = event.about.name, reason, note, "too many Events wait: one is not written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(volume: &str, marked: &[&str], unmarked: &[&str]) -> Vec<Arc<MarkEvent>> {
+        let mut object = PersistentVolume::default();
+        object.metadata.uid = Some(volume.to_owned());
+        let [marked, unmarked] =
+            [marked, unmarked].map(|marks| marks.iter().map(|mark| (*mark).to_owned()).collect::<Vec<_>>());
+        MarkEvent::all_of(&object, &MarkChange { marked, unmarked, ..MarkChange::default() })
+    }
+
+    #[test]
+    fn each_mark_that_comes_or_goes_is_an_event_of_its_own() {
+        let all = events("uid", &["DiskMissing", "NodeGone"], &["DiskFailing"]);
+        let notes: Vec<&str> = all.iter().map(|event| event.note.note.as_str()).collect();
+        assert_eq!(
+            notes,
+            [
+                "Mark PV successfully with annotation key: DiskMissing",
+                "Mark PV successfully with annotation key: NodeGone",
+                "Unmark PV successfully with annotation key: DiskFailing",
+            ]
+        );
+        let keys: Vec<String> = all.iter().map(|event| event.key()).collect();
+        assert_eq!(keys[0], "uid MarkPVSucceeded DiskMissing");
+        assert_eq!(keys[2], "uid UnmarkPVSucceeded DiskFailing");
+        assert!(all.iter().all(|event| event.note.type_ == EventType::Normal), "{all:?}");
+    }
+
+    #[test]
+    fn one_that_is_not_written_waits_until_it_is_and_no_more_wait_than_there_is_room_for() {
+        let mut waiting = WaitingEvents::default();
+        let [one] = events("uid", &["DiskMissing"], &[]).try_into().expect("one");
+        waiting.after(&one, false);
+        waiting.after(&one, false);
+        assert_eq!(waiting.0.len(), 1);
+        for number in 0..ROOM {
+            waiting.after(&events(&number.to_string(), &["DiskMissing"], &[])[0], false);
+        }
+        assert_eq!(waiting.0.len(), ROOM);
+        waiting.after(&one, false);
+        assert!(waiting.0.contains_key(&one.key()), "the first one keeps its place");
+        waiting.after(&one, true);
+        assert!(!waiting.0.contains_key(&one.key()));
+    }
+}
