@@ -1,5 +1,6 @@
 //! The Events that an agent writes about its disks and the claims of its volumes, under a real API server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -16,18 +17,23 @@ use crate::cluster;
 use crate::marks::monitor;
 use crate::nodes::{make, object, offering};
 
-/// The Events about the object with this UID, as `reason xCOUNT`, sorted, each beside its note.
-pub async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
+/// All Events, as `reason xCOUNT`, sorted, each beside its note; by the UID of what they are about.
+pub async fn events_by_uid(stage: &Stage) -> BTreeMap<String, Vec<(String, String)>> {
     let api: Api<Event> = Api::namespaced(stage.client.clone(), "default");
-    let all = api.list(&ListParams::default()).await.expect("events").items;
-    let is_about = |event: &Event| event.regarding.as_ref().and_then(|about| about.uid.as_deref()) == Some(uid);
-    let pair = |event: Event| {
+    let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for event in api.list(&ListParams::default()).await.expect("events").items {
         let count = event.series.map_or(1, |series| series.count);
-        (format!("{} x{count}", event.reason.unwrap_or_default()), event.note.unwrap_or_default())
-    };
-    let mut all: Vec<(String, String)> = all.into_iter().filter(is_about).map(pair).collect();
-    all.sort();
+        let pair = (format!("{} x{count}", event.reason.unwrap_or_default()), event.note.unwrap_or_default());
+        let about = event.regarding.and_then(|about| about.uid).unwrap_or_default();
+        all.entry(about).or_default().push(pair);
+    }
+    all.values_mut().for_each(|events| events.sort());
     all
+}
+
+/// Those about the object with this UID.
+pub async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
+    events_by_uid(stage).await.remove(uid).unwrap_or_default()
 }
 
 /// Waits until these are the Events about the object with this UID, and returns them.

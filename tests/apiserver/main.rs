@@ -25,6 +25,7 @@ mod nodes;
 mod orders;
 mod race;
 mod reaction;
+mod reasons;
 mod restored;
 mod role;
 mod sent;

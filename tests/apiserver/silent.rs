@@ -21,13 +21,13 @@ use crate::sim::SimNode;
 const LABEL: &str = "silent-test";
 
 /// The pod of a node's agent, as the DaemonSet makes it and kubelet reports it.
-struct AgentPod {
+pub struct AgentPod {
     api: Api<Pod>,
     name: String,
 }
 
 impl AgentPod {
-    async fn of(client: &Client, space: &str, node: &str) -> Self {
+    pub async fn of(client: &Client, space: &str, node: &str) -> Self {
         let (api, name) = (Api::namespaced(client.clone(), space), unique("agent"));
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), space);
@@ -43,7 +43,7 @@ impl AgentPod {
         Self { api, name }
     }
 
-    async fn is_ready(&self, ready: &str, since: Timestamp) {
+    pub async fn is_ready(&self, ready: &str, since: Timestamp) {
         let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since.to_string()});
         let status = json!({"status": {"conditions": [condition]}});
         let params = PatchParams::default();
@@ -55,7 +55,7 @@ impl AgentPod {
     }
 }
 
-fn lead_after(stage: &Stage, space: &str, seconds: i64) -> Work {
+pub fn lead_after(stage: &Stage, space: &str, seconds: i64) -> Work {
     lead_with(stage, DeletedNodePolicy::Keep, space, &format!("app={LABEL}"), |leader| {
         leader.silent_after(SignedDuration::from_secs(seconds))
     })

@@ -31,6 +31,8 @@ pub struct SimNode {
     pub patience: Duration,
     /// Held while a call handles a volume; they belong to the process.
     pub locks: VolumeLocks,
+    /// What its agent has found, and where volumes are mounted for kubelet. It belongs to the process, too.
+    pub board: Board,
     pub running: Option<Running>,
 }
 
@@ -57,6 +59,7 @@ impl SimNode {
             clock: Timestamp::now,
             patience: Duration::from_secs(30),
             locks: VolumeLocks::default(),
+            board: Board::default(),
             running: None,
         };
         node.run(client);
@@ -77,7 +80,8 @@ impl SimNode {
             ask = of_this_cluster(client.clone(), cluster, runtime, ask);
         }
         let agent = agent.asking_elsewhere(ask);
-        let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
+        self.board = Board::default();
+        let (board, (tell, health_changed)) = (self.board.clone(), watch::channel(0_u64));
         let checkup = Checkup::new(Arc::clone(&self.host) as _, Arc::clone(&pool), board.clone(), agent.reports());
         let (checkups, _) = CheckupHandle::start(checkup, Vec::new(), move || tell.send_modify(|count| *count += 1));
         let (see, seen) = watch::channel(None);

@@ -32,6 +32,8 @@ struct State {
     shrunk: BTreeMap<PathBuf, u64>,
     /// By target; all others are well.
     filesystems: BTreeMap<PathBuf, FilesystemState>,
+    /// By target; all others report nothing.
+    usages: BTreeMap<PathBuf, FsUsage>,
     /// All others are absent.
     paths: BTreeMap<PathBuf, PathState>,
 }
@@ -47,6 +49,11 @@ impl FakeMounts {
 
     pub(super) fn set_filesystem_state(&self, target: &Path, state: FilesystemState) {
         locked(&self.state).filesystems.insert(target.to_owned(), state);
+    }
+
+    /// What a filesystem reports where it is mounted from now on.
+    pub fn set_usage(&self, target: &Path, usage: FsUsage) {
+        locked(&self.state).usages.insert(target.to_owned(), usage);
     }
 
     pub fn set_path_state(&self, path: &Path, state: PathState) {
@@ -205,9 +212,9 @@ impl Mounts for FakeMounts {
         Some(DeviceLimits { size, is_read_only: state.read_only.contains(node) })
     }
 
-    fn usage(&self, _path: &Path) -> Result<FsUsage, HostError> {
+    fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         self.gate.pass("usage");
-        Ok(FsUsage::default())
+        Ok(locked(&self.state).usages.get(path).copied().unwrap_or_default())
     }
 
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
