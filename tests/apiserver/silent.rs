@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, PoolVolume};
 use localpool::operator::controller::{DeletedNodePolicy, Stores};
 use localpool::volume::{Error, Nodes, Selector, Volumes as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
@@ -184,9 +184,9 @@ async fn a_silent_node_has_no_room_and_a_volume_that_no_pod_has_placed_goes_wher
     offers(&stage, &other.name, 200).await;
     let space = namespace(&cluster.client).await;
     let long_ago = now() - SignedDuration::from_hours(1);
-    for (node, ready) in [(&silent, "False"), (&other, "True")] {
-        AgentPod::of(&cluster.client, &space, &node.name).await.is_ready(ready, long_ago).await;
-    }
+    let (pod, of_other) = (AgentPod::of(&cluster.client, &space, &silent.name).await, &other.name);
+    pod.is_ready("False", long_ago).await;
+    AgentPod::of(&cluster.client, &space, of_other).await.is_ready("True", long_ago).await;
     let _work = lead_after(&stage, &space, 60);
     let unknown = |caches: &Stores| {
         let ready = caches.pools.get(&silent.name).and_then(|pool| told(&pool, "Ready"));
@@ -206,15 +206,44 @@ async fn a_silent_node_has_no_room_and_a_volume_that_no_pod_has_placed_goes_wher
     let made = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.expect("the other has room");
     assert_eq!(made.node, other.name);
 
-    // `kubectl cordon`: no pod can start there that has not been placed there already.
+    // `kubectl cordon`, or a kubelet that is not ready: no pod can start there that has not been placed there already.
+    let refuses = async |why: &str| {
+        until(why, async || {
+            let refused = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.err()?;
+            matches!(&refused, Error::Exhausted(words) if words.contains("2 nodes are not asked")).then_some(())
+        })
+        .await;
+        make(&stage, &label, &unique("pvc"), on(&other.name), 1).await.expect("its pod is there");
+    };
     let nodes: Api<Node> = Api::all(cluster.client.clone());
-    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    nodes.patch(&other.name, &PatchParams::default(), &cordon).await.expect("it is there");
-    let is_cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    stage.known(|caches| caches.nodes.get(&other.name).is_some_and(|node| is_cordoned(&node))).await;
-    let refused = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.expect_err("no node is open");
-    assert!(matches!(&refused, Error::Exhausted(words) if words.contains("2 nodes are not asked")), "{refused:?}");
-    make(&stage, &label, &unique("pvc"), on(&other.name), 1).await.expect("its pod is there");
+    let change = async |node: &SimNode, spec: Value| {
+        let spec = Patch::Merge(json!({"spec": spec}));
+        nodes.patch(&node.name, &PatchParams::default(), &spec).await.expect("it is there");
+    };
+    let goes_to = async |node: &SimNode| {
+        until("it goes where pods can start", async || {
+            let made = make(&stage, &label, &unique("pvc"), anywhere(), 1).await.ok()?;
+            (made.node == node.name).then_some(())
+        })
+        .await;
+    };
+    change(&other, json!({"unschedulable": true})).await;
+    refuses("it is cordoned").await;
+    change(&other, json!({"unschedulable": null})).await;
+    goes_to(&other).await;
+    node_is_ready(&stage, &other.name, "Unknown").await;
+    refuses("it is not ready").await;
+    node_is_ready(&stage, &other.name, "True").await;
+    goes_to(&other).await;
+
+    // Not every pod tolerates a taint: another node comes first, and this one before none.
+    pod.is_ready("True", now()).await;
+    goes_to(&silent).await;
+    let taint = json!({"key": "dedicated", "effect": "NoSchedule"});
+    change(&silent, json!({"taints": [taint]})).await;
+    goes_to(&other).await;
+    change(&other, json!({"unschedulable": true})).await;
+    goes_to(&silent).await;
     silent.kill().await;
     other.kill().await;
 }
