@@ -9,6 +9,7 @@ mod conflict;
 mod cordons;
 mod discovery;
 mod discovery_result;
+mod disk_events;
 mod disk_orders;
 mod disks_away;
 mod elsewhere;
