@@ -28,6 +28,20 @@ use crate::stateful::{CLAIM, POD, Scene, object};
 struct React {
     task: JoinHandle<()>,
     writes: Arc<Writes>,
+    metrics: Metrics,
+}
+
+impl React {
+    /// How many are under way, whether it is said since when, how many nodes are bad, and whether it says that it is on.
+    fn counts(&self) -> (i64, bool, i64, i64) {
+        let reaction = &self.metrics.reaction;
+        let mode = reaction.mode.with_label_values(&["On"]).get();
+        (reaction.in_flight.get(), reaction.oldest.get() > 0, reaction.bad_nodes.get(), mode)
+    }
+
+    fn steps<const N: usize>(&self, steps: [&str; N]) -> [u64; N] {
+        steps.map(|step| self.metrics.reaction.steps.with_label_values(&[step]).get())
+    }
 }
 
 impl Drop for React {
@@ -137,9 +151,9 @@ fn react_with(scene: &Scene, mode: ReactionMode, writes: Arc<Writes>) -> React {
         per_hour: 100,
         max_bad_nodes: 100,
     };
-    let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics, settings, "test");
+    let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics.clone(), settings, "test");
     let reactor = reactor.with_pace(Duration::from_millis(200));
-    React { task: tokio::spawn(reactor.run()), writes }
+    React { task: tokio::spawn(reactor.run()), writes, metrics }
 }
 
 /// Waits for the condition Reaction of the lost volume.
@@ -238,9 +252,19 @@ async fn a_disk_dies_under_a_set_and_everybody_is_told_each_step() {
     let scene = Arc::new(Scene::new(&cluster).await);
     let (first, _) = scene.claim().await.expect("there");
     let _others = scene.others();
-    let reactor = react(&scene, ReactionMode::On);
+    let writes = Writes::new(2, Stop::BeforeTheNext);
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    // It is about to evict the pod.
+    writes.is_held().await;
+    let (in_flight, is_dated, bad, mode) = reactor.counts();
+    assert!(in_flight == 1 && is_dated && bad > 0 && mode == 1, "{:?}", reactor.counts());
+    writes.go_on();
     until("it is whole", async || is_whole(&scene, &first).await).await;
     reports(&scene, "Finished").await;
+    let steps = ["Begun", "ClaimDeleted", "PodEvicted", "Finished", "Cancelled", "Stopped"];
+    assert_eq!(reactor.steps(steps), [1, 1, 2, 1, 0, 0]);
+    // Another test may have left bad nodes behind.
+    until("nothing is under way", async || (reactor.counts() == (0, false, bad - 1, 1)).then_some(())).await;
     assert_eq!(reactor.writes.done(), [BEGIN, DELETE_CLAIM, EVICT, EVICT, FINISH]);
     let volume = &scene.volumes[1];
     for about in [volume.as_str(), CLAIM] {
@@ -253,7 +277,40 @@ async fn a_disk_dies_under_a_set_and_everybody_is_told_each_step() {
     told(&cluster.client, "db", "ReactionFinished", "pod db-1").await;
     a_while().await;
     assert_eq!(reactor.writes.done().len(), 5, "once");
+    let metrics = reactor.metrics.clone();
+    drop(reactor);
+    let says = || (metrics.reaction.mode.with_label_values(&["On"]).get(), metrics.reaction.bad_nodes.get());
+    until("another leader counts", async || (says() == (0, 0)).then_some(())).await;
     clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_volumes_are_under_way_than_may_be_at_once() {
+    let cluster = cluster!(alone);
+    let scenes = [Arc::new(Scene::new(&cluster).await), Arc::new(Scene::new(&cluster).await)];
+    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    for scene in &scenes {
+        firsts.push(scene.claim().await.expect("there").0);
+        others.push(scene.others());
+    }
+    let reactor = react(&scenes[0], ReactionMode::On);
+    let waited = AtomicUsize::new(0);
+    until("both are whole", async || {
+        let held = &reactor.metrics.reaction.held;
+        waited.fetch_add(usize::from(held.with_label_values(&["TooManyAtOnce"]).get() == 1), Ordering::SeqCst);
+        assert!(reactor.counts().0 <= 1, "{:?}", reactor.counts());
+        is_whole(&scenes[0], &firsts[0]).await?;
+        is_whole(&scenes[1], &firsts[1]).await
+    })
+    .await;
+    assert!(waited.load(Ordering::SeqCst) > 0, "neither waited for the other");
+    // One after the other.
+    let one = [BEGIN, DELETE_CLAIM, EVICT, EVICT, FINISH];
+    assert_eq!(reactor.writes.done(), [one, one].concat());
+    drop((reactor, others));
+    for scene in &scenes {
+        clean(scene).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

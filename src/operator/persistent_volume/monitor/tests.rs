@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::*;
 use crate::api::crd::CLAIM_ANNOTATION;
+use crate::health::HealthReason;
 use crate::operator::volume::sample::{in_phase, pool};
 
 fn node(ready: &str) -> Arc<Node> {
@@ -104,4 +105,26 @@ fn what_people_and_agents_wait_for_is_not_behind_the_marks_of_a_rack() {
     assert!(matches!(writes[1], PlannedWrite::Volume(_, VolumeChange::CarryOut(VolumeOrder::Erase))));
     assert!(matches!(writes[2], PlannedWrite::WatchList(..)));
     assert!(writes[3..].iter().all(|write| matches!(write, PlannedWrite::Marks(..))));
+}
+
+#[tokio::test]
+async fn what_a_pass_finds_is_counted_until_another_leader_counts() {
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("fresh names");
+    let nowhere = kube::Config::new("http://127.0.0.1:9".parse().expect("an address"));
+    let (client, volumes) = (Client::try_from(nowhere).expect("a client"), Store::of([], |_, _| false));
+    let monitor = Monitor::new(client, Stores::default(), volumes, metrics.clone(), ReservePolicy::Never, "test");
+    let counts = || {
+        let marked = ["DiskMissing", "NotMountPoint"].map(|reason| metrics.marked.with_label_values(&[reason]).get());
+        (marked, metrics.unclaimed.get(), metrics.unwatched.get())
+    };
+    let counted = |reason: HealthReason| {
+        let mut plan = MarkPlan { unwatched: 3, marked: [(reason, 2)].into(), ..MarkPlan::default() };
+        plan.volumes.unclaimed = 4;
+        monitor.count(&plan);
+        counts()
+    };
+    assert_eq!(counted(HealthReason::DiskMissing), ([2, 0], 4, 3));
+    assert_eq!(counted(HealthReason::NotMountPoint), ([0, 2], 4, 3), "one that holds for no volume is not counted");
+    drop(monitor);
+    assert_eq!(counts(), ([0, 0], 0, 0));
 }
