@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use localpool::csi::proto::controller_client::ControllerClient;
 use localpool::csi::proto::identity_client::IdentityClient;
 use localpool::csi::proto::node_client::NodeClient;
+use localpool::csi::proto::node_get_storage_health_response::StorageBackendHealth;
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use localpool::csi::proto::volume_health::VolumeHealthEntry;
@@ -154,7 +155,13 @@ impl Client {
         health.health_statuses
     }
 
-    /// The same, as the controller says.
+    /// What is wrong with the disks of the node.
+    pub async fn storage_health(&mut self) -> Vec<StorageBackendHealth> {
+        let answer = self.node.node_get_storage_health(NodeGetStorageHealthRequest::default()).await.unwrap();
+        answer.into_inner().backend_health
+    }
+
+    /// The same as `node_health`, as the controller says.
     pub async fn controller_health(&mut self, id: &str) -> Vec<VolumeHealthEntry> {
         let request = ControllerGetVolumeHealthRequest { volume_id: id.to_owned(), ..Default::default() };
         let answer = self.controller.controller_get_volume_health(request).await.unwrap().into_inner();

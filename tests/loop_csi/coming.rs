@@ -3,18 +3,19 @@
 
 use std::fs;
 
+use localpool::csi::proto::StorageHealthErrorType::{self, StorageDegraded, StorageUnreachable};
 use localpool_testing::{MIB, eventually, found_async, run, text};
 use tonic::Code;
 
 use crate::client::{Client, assert_refused, block, create, mount};
 use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, Lab};
+use crate::lab::Disk;
 
 /// Takes a disk away; returns the image that comes back, with everything that the driver has written to it. The driver
 /// is stopped meanwhile, as it writes the second copy of a label in the background.
-fn take_away(lab: &Lab, driver: &Driver, disk: &Disk) -> std::path::PathBuf {
-    let kept = lab.path("away.kept");
+fn take_away(driver: &Driver, disk: &Disk) -> std::path::PathBuf {
+    let kept = disk.image.with_extension("kept");
     let held = driver.hold();
     run("cp", &["--sparse=always", text(&disk.image), text(&kept)]);
     fs::File::options().write(true).open(&disk.image).unwrap().set_len(4096).unwrap();
@@ -65,7 +66,7 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
     fs::write(&target, pattern(4, 4 << 20)).unwrap();
     client.unpublish(&raw.id, &target).await.unwrap();
 
-    let kept = take_away(&lab, &driver, &gone);
+    let kept = take_away(&driver, &gone);
     for id in [&made.id, &raw.id] {
         await_condition(&mut client, id, true, "DiskMissing").await;
         let got = client.get(id).await.unwrap().status.unwrap().volume_condition.unwrap();
@@ -104,4 +105,38 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
     client.await_capacity("goes", &block(), free).await;
     assert!(eventually(SOON, || first_dirty(&back.image, 2 * MIB, 128 * MIB - 20480).is_none()), "it is not erased");
     assert_eq!((taker.writes(), stays.mapped()), (0, vec![format!("{}p1", stays.name())]));
+}
+
+/// Waits until the storage of the node has an entry of this status because so many disks are away, and no other one.
+async fn await_storage(client: &mut Client, wanted: Option<(StorageHealthErrorType, usize)>) {
+    let look = async || {
+        let entries = client.storage_health().await;
+        let found: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.status(), entry.reason.as_str(), entry.message.matches("disk gpt-").count()))
+            .collect();
+        let wanted: Vec<_> = wanted.iter().map(|(status, disks)| (*status, "DiskMissing", *disks)).collect();
+        if found == wanted { Ok(()) } else { Err(entries) }
+    };
+    let came = found_async(SOON, std::time::Duration::from_millis(20), look).await;
+    came.unwrap_or_else(|entries| panic!("{entries:?}, not {wanted:?}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_the_storage_of_a_node_is_degraded_without_one_disk_and_unreachable_without_any() {
+    let lab = crate::lab!();
+    let disks = ["pool-1", "pool-2"].map(|name| lab.disk(name, 64 * MIB));
+    let (driver, mut client) = Start::new(&lab, &set(&lab, "fast", "pool-*.img", CARVED)).ready().await;
+    await_storage(&mut client, None).await;
+    let mut kept = Vec::new();
+    for (disk, status) in disks.iter().zip([StorageDegraded, StorageUnreachable]) {
+        kept.push(take_away(&driver, disk));
+        await_storage(&mut client, Some((status, kept.len()))).await;
+        disk.detach();
+    }
+    let mut back = Vec::new();
+    for (kept, wanted) in kept.iter().zip([Some((StorageDegraded, 1)), None]) {
+        back.push(lab.attach(kept, 512));
+        await_storage(&mut client, wanted).await;
+    }
 }
