@@ -12,6 +12,9 @@ use super::helm::{self, name, of_kind};
 use super::metrics::{Asked, asked, documented, source_of};
 use super::{chart, repository};
 
+/// Commands that change nothing.
+const LOOKS: &str =
+    r"^kubectl (-n [^ ]+ )?(get|describe|logs|exec \$AGENT -- localpool (devices|health|volumes)( -o wide)?( \||$))";
 /// The parts of a runbook.
 const PARTS: [&str; 4] = ["Meaning", "Look at", "Do", "Undo"];
 
@@ -39,7 +42,7 @@ fn every_alert_says_what_is_wrong_and_what_it_means() {
     assert!(names.len() >= 10, "{names:?}");
 }
 
-/// The parts of a runbook without words or out of order, commands that nothing shows, and links that lead to no heading.
+/// The parts of a runbook without words or out of order, commands that no one may simply try, and links that lead to no heading.
 fn wrong_in(page: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let parts: Vec<(&str, &str)> = text.split("\n## ").skip(1).filter_map(|part| part.split_once('\n')).collect();
@@ -47,11 +50,8 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
         wrong.push(format!("{page}: its headings are not its name and {PARTS:?}"));
     }
     wrong.extend(parts.iter().filter(|(_, body)| body.trim().is_empty()).map(|(head, _)| format!("{page}: {head}")));
-    for (block, what) in [("```sh\n", "no command to look with"), ("```text\n", "not what the command prints")] {
-        if !parts.iter().any(|(head, body)| *head == "Look at" && body.contains(block)) {
-            wrong.push(format!("{page}: {what}"));
-        }
-    }
+    let look = parts.iter().find(|(head, _)| *head == "Look at").map_or("", |(_, body)| *body);
+    wrong.extend(wrong_in_look(look).into_iter().map(|what| format!("{page}: {what}")));
     let links = Regex::new(r"\]\(([^)#]+)(?:#([^)]*))?\)").unwrap();
     for link in links.captures_iter(text) {
         let there = std::fs::read_to_string(runbooks().join(&link[1])).unwrap_or_default();
@@ -62,6 +62,32 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
         let has = |wanted: &str| there.lines().any(|line| line.starts_with('#') && anchor(line) == wanted);
         if there.is_empty() || link.get(2).is_some_and(|wanted| !has(wanted.as_str())) {
             wrong.push(format!("{page}: {} leads nowhere", &link[0]));
+        }
+    }
+    wrong
+}
+
+/// The cluster tier types each command of the part "Look at" (tests/cluster/together/runbooks.rs). So each has its output
+/// below it, and none of them changes anything.
+fn wrong_in_look(look: &str) -> Vec<String> {
+    let blocks: Vec<_> = look.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
+    let mut wrong = Vec::new();
+    if blocks.is_empty() {
+        wrong.push("no command to look with".to_owned());
+    }
+    for pair in blocks.chunks(2) {
+        let [("sh", command), ("text", shown)] = pair else {
+            wrong.push(format!("not one command and what it prints: {pair:?}"));
+            continue;
+        };
+        let command = command.trim_end();
+        if shown.trim().is_empty() {
+            wrong.push(format!("nothing is printed by {command}"));
+        }
+        let (names, last) = command.rsplit_once('\n').unwrap_or(("", command));
+        let are_names = names.lines().all(|line| line.split_once('=').is_some_and(|(name, _)| name == "POD"));
+        if !are_names || !Regex::new(LOOKS).unwrap().is_match(last) {
+            wrong.push(format!("not a command that only looks: {command}"));
         }
     }
     wrong

@@ -30,7 +30,7 @@ pub struct Cluster {
 }
 
 /// Kinds by their names: group, version, plural, whether they live in a namespace.
-const KINDS: [(&str, &str, &str, &str, bool); 25] = [
+const KINDS: [(&str, &str, &str, &str, bool); 26] = [
     ("Namespace", "", "v1", "namespaces", false),
     ("Node", "", "v1", "nodes", false),
     ("Pod", "", "v1", "pods", true),
@@ -54,6 +54,13 @@ const KINDS: [(&str, &str, &str, &str, bool); 25] = [
     ("LocalVolumeDiscoveryResult", "local.storage.openshift.io", "v1alpha1", "localvolumediscoveryresults", true),
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", false),
     ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", false),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+        false,
+    ),
     ("ClusterRole", "rbac.authorization.k8s.io", "v1", "clusterroles", false),
     ("Job", "batch", "v1", "jobs", true),
 ];

@@ -13,13 +13,16 @@ mod cluster;
 mod found;
 mod last;
 mod machine;
+mod metrics;
 mod page;
 mod peace;
 mod pods;
+mod runbook;
 mod sets;
 mod sets_of_three;
 #[path = "../apiserver/sim.rs"]
 mod sim;
 mod simulated;
+mod table;
 mod together;
 mod turns;

@@ -1,6 +1,6 @@
 //! The pages of docs/: their commands are run as a reader types them.
 
-use crate::cluster::run;
+use crate::cluster::{attempt, run};
 
 /// A section of a page.
 pub struct Section(String);
@@ -62,7 +62,8 @@ fn in_a_sentence(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(|code| code.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-fn fill(command: &str, values: &[(&str, &str)]) -> String {
+/// A command with what a reader puts in for some words.
+pub fn fill(command: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(command.to_owned(), |line, (word, value)| line.replace(word, value))
 }
 
@@ -71,19 +72,30 @@ pub async fn typed(command: &str) -> String {
     run("sh", &["-c", command]).await
 }
 
+/// The lines that find the agent's pod of a node, `$AGENT`.
+pub fn agent_of(node: &str) -> String {
+    let lines = where_commands_run().block("AGENT=", &[("NODE=worker-0", &format!("NODE={node}"))]);
+    lines.iter().filter(|line| !line.contains("exec")).map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+fn where_commands_run() -> Section {
+    section("troubleshooting.md", "Where a command runs")
+}
+
 /// Runs a verb in the agent's pod of a node, as the page says how.
 pub async fn in_the_agents_pod(node: &str, verb: &str) -> String {
-    let place = section("troubleshooting.md", "Where a command runs");
-    let lines = place.block("AGENT=", &[("NODE=worker-0", &format!("NODE={node}"))]);
-    let exec = lines.iter().find(|line| line.contains("exec $AGENT")).expect("how a verb is run");
+    try_in_the_agents_pod(node, verb).await.unwrap_or_else(|output| panic!("{output}"))
+}
+
+pub async fn try_in_the_agents_pod(node: &str, verb: &str) -> Result<String, String> {
+    let exec = where_commands_run().command("exec $AGENT -- localpool devices", &[]);
     let (before, _) = exec.split_once("localpool devices").expect("a verb in its place");
-    let names = lines.iter().filter(|line| !line.contains("exec")).map(String::as_str).collect::<Vec<_>>();
-    typed(&format!("{}\n{before}{verb}", names.join("\n"))).await
+    attempt("sh", &["-c", &format!("{}\n{before}{verb}", agent_of(node))]).await
 }
 
 /// Runs a verb in the controller's pod.
 pub async fn in_the_controllers_pod(verb: &str) -> String {
-    let exec = section("troubleshooting.md", "Where a command runs").command("exec deploy/localpool-controller", &[]);
+    let exec = where_commands_run().command("exec deploy/localpool-controller", &[]);
     let (before, _) = exec.split_once("localpool volume").expect("a verb in its place");
     typed(&format!("{before}{verb}")).await
 }

@@ -10,8 +10,9 @@ use localpool::host::{Geometry, fake::FakeHost};
 use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::{SOON, eventually, name};
+use crate::cluster::{SOON, attempt, eventually, name};
 use crate::page::{Section, section, typed};
+use crate::runbook::look;
 use crate::sim::SimNode;
 use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
 
@@ -49,16 +50,17 @@ async fn free(space: &Space, node: &str, id: &str) -> Option<u64> {
 }
 
 /// The claims of the disk's volumes and their PersistentVolumes go, and nothing is erased.
-async fn kept_without_claims(space: &Space, claims: [&str; 2]) {
+async fn kept_without_claims(space: &Space, claims: [&str; 3]) {
     let page = page("A disk moves to another node");
-    for claim in claims {
+    let each = claims.map(async |claim| {
         let pv = space.persistent_volume(claim).await;
         space.remove_pod(claim).await;
-        typed(&page.command("kubectl patch pv NAME", &[("NAME", &pv)])).await;
-        space.remove_claim(claim).await;
-        space.delete("PersistentVolume", None, &pv).await;
-        space.until_gone("PersistentVolume", None, &pv).await;
-    }
+        let values = [("NAMESPACE", &*space.namespace), ("CLAIM", claim), ("NAME", &*pv)];
+        for words in ["kubectl patch pv NAME", "kubectl delete pvc", "kubectl delete pv NAME"] {
+            typed(&page.command(words, &values)).await;
+        }
+    });
+    futures::future::join_all(each).await;
 }
 
 /// The old node has nothing to erase and removes the object. It waits for ten minutes first: the test writes what the leader
@@ -83,16 +85,18 @@ async fn until_found(space: &Space, volume: &str, node: &str) {
     space.until("PoolVolume", None, volume, "is found on the other node", is_found).await;
 }
 
-/// Section "A disk moves to another node", for a volume; for the other one of the disk, the old node does not come back.
+/// Section "A disk moves to another node", for a volume; for the others of the disk, the old node does not come back.
 async fn moves(space: &Space, from: &mut SimNode, to: &SimNode) {
     let page = page("A disk moves to another node");
-    let (object, other) = (running_on(space, "moved", &from.name).await, running_on(space, "other", &from.name).await);
-    let (volume, other, id) = (name(&object), name(&other), object["status"]["disk"].as_str().unwrap());
+    let running = ["moved", "other", "third"].map(|pod| running_on(space, pod, &from.name));
+    let objects = futures::future::join_all(running).await;
+    let [volume, other, third] = [0, 1, 2].map(|number| name(&objects[number]));
+    let id = objects[0]["status"]["disk"].as_str().unwrap();
     let listed = typed(&page.command("kubectl get poolvolumes -o wide", &[])).await;
     let is_it =
         |line: &&str| [volume, id, &format!("{}/moved", space.namespace)].iter().all(|word| line.contains(word));
     assert!(listed.lines().any(|line| is_it(&line)), "{listed}");
-    kept_without_claims(space, ["moved", "other"]).await;
+    kept_without_claims(space, ["moved", "other", "third"]).await;
 
     ordered("Adopt", &to.name, id).await;
     let platter = from.host.unplug("sda").expect("it was there");
@@ -101,30 +105,57 @@ async fn moves(space: &Space, from: &mut SimNode, to: &SimNode) {
     to.pool().nudge();
     space.until_ordered(&to.name, id, "Done", "label").await;
     space.until_health(volume, "DiskElsewhere").await;
+    look("LocalpoolVolumeElsewhere", "DiskElsewhere").shows(&from.name, &[volume, "DiskElsewhere"]).await;
+    look("LocalpoolVolumeElsewhere", "\"Conflict\"").shows(&from.name, &[id, &to.name, &from.name]).await;
+    space.until("PoolVolume", None, volume, "is in conflict", is_in_conflict).await;
     ordered("GiveUp", &from.name, id).await;
     space.until_ordered(&from.name, id, "Done", "").await;
     removed_by_the_old_node(space, volume).await;
     until_found(space, volume, &to.name).await;
 
     from.kill().await;
-    let gone = self::page("A node never comes back");
-    typed(&gone.command("kubectl delete node", &[("NODE", &from.name)])).await;
-    typed(&gone.command("\"order\":\"Abandon\"", &[("NODE", &from.name)])).await;
-    until_found(space, other, &to.name).await;
-    used_again_and_erased(space, to, id, volume, other).await;
+    abandoned(&from.name, third).await;
+    for volume in [other, third] {
+        until_found(space, volume, &to.name).await;
+    }
+    used_again_and_erased(space, to, id, [volume, other, third]).await;
 }
 
-async fn used_again_and_erased(space: &Space, to: &SimNode, id: &str, volume: &str, other: &str) {
+fn is_in_conflict(volume: &Value) -> bool {
+    let conditions = volume["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == "Conflict" && one["status"] == "True")
+}
+
+/// The node is deleted; one of its volumes is given up by the verb, and those that are left by the order.
+async fn abandoned(node: &str, volume: &str) {
+    let gone = page("A node never comes back");
+    let dry_run = section("troubleshooting.md", "Where a command runs");
+    let dry_run = dry_run.command("volume abandon --dry-run", &[("VOLUME", volume)]);
+    let refusal = attempt("sh", &["-c", &dry_run]).await.expect_err("the node exists");
+    assert!(refusal.contains("is not given up") && refusal.contains(node), "{refusal}");
+    typed(&gone.command("kubectl delete node", &[("NODE", node)])).await;
+    look("LocalpoolVolumeWithoutNode", "get node").typed(node, &[]).await;
+    let told = typed(&dry_run).await;
+    assert!(told.contains(&format!("would give up volume {volume}")), "{told}");
+    typed(&dry_run.replace("--dry-run ", "")).await;
+    typed(&gone.command("\"order\":\"Abandon\"", &[("NODE", node)])).await;
+}
+
+async fn used_again_and_erased(space: &Space, to: &SimNode, id: &str, [volume, other, third]: [&str; 3]) {
     let taken = free(space, &to.name, id).await.expect("the disk is there");
     space.used_again("again", volume, &to.name).await;
     space.erased("again", volume).await;
-    typed(&page("A volume whose PersistentVolume is gone").command("\"order\":\"Erase\"", &[("VOLUME", other)])).await;
-    space.until_gone("PoolVolume", None, other).await;
+    let page = page("A volume whose PersistentVolume is gone");
+    typed(&page.command("\"order\":\"Erase\"", &[("VOLUME", other)])).await;
+    typed(&page.command("volume erase --dry-run", &[("--dry-run ", ""), ("VOLUME", third)])).await;
+    for volume in [other, third] {
+        space.until_gone("PoolVolume", None, volume).await;
+    }
     let is_free = async || {
         let now = free(space, &to.name, id).await;
-        if now.is_some_and(|now| now >= taken + 2 * VOLUME) { Ok(()) } else { Err(now) }
+        if now.is_some_and(|now| now >= taken + 3 * VOLUME) { Ok(()) } else { Err(now) }
     };
-    eventually("the space of both volumes is free", SOON, is_free).await;
+    eventually("the space of all volumes is free", SOON, is_free).await;
     ordered("Release", &to.name, id).await;
     space.until_ordered(&to.name, id, "Done", "wiped").await;
 }
@@ -145,8 +176,9 @@ async fn installed_again(space: &Space, node: &mut SimNode) {
     assert!(listed.lines().any(|line| is_it(&line)), "{listed}");
     ordered("GiveUp", &node.name, id).await;
     space.until_ordered(&node.name, id, "Done", "").await;
-    space.remove_pod("reinstalled").await;
-    space.remove_claim("reinstalled").await;
+    let values = [("NAMESPACE", &*space.namespace), ("CLAIM", "reinstalled"), ("POD", "reinstalled")];
+    typed(&page.command("kubectl delete pvc", &values)).await;
+    typed(&page.command("kubectl delete pod", &values)).await;
     space.until_gone("PoolVolume", None, volume).await;
     running_on(space, "new", &node.name).await;
     space.remove_pod("new").await;

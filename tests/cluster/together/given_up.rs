@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::{SOON, eventually, name, run};
+use crate::cluster::{SOON, eventually, kubectl, name, run};
 use crate::machine::Disk;
 use crate::page::{in_the_agents_pod, section, typed};
+use crate::runbook::look;
 use crate::sets::MIB;
+use crate::table::cell;
 
 /// What the DevicePool of the node says of a disk, as soon as it is so.
 async fn until_disk(space: &Space, node: &str, id: &str, what: &str, holds: impl Fn(&Value) -> bool) {
@@ -17,6 +19,23 @@ async fn until_disk(space: &Space, node: &str, id: &str, what: &str, holds: impl
     space.until("DevicePool", None, node, &format!("disk {id} {what}"), of_it).await;
 }
 
+/// What people and monitoring see of the dead disk, and of a volume on it.
+async fn is_shown(space: &Space, node: &str, id: &str, volume: &str) {
+    look("LocalpoolDiskMissing", "Missing").shows(node, &[id]).await;
+    let volumes = look("LocalpoolVolumeUnusable", "kubectl").shows(node, &[volume, "DiskMissing"]).await;
+    let claim = format!("{}/kept", space.namespace);
+    for (head, is) in
+        [("NODE", node), ("STATE", "Unusable"), ("HEALTH", "DiskMissing"), ("CLAIM", &claim), ("DISK", id)]
+    {
+        assert_eq!(cell(&volumes, volume, head), is, "{volumes}");
+    }
+    let pools = kubectl(&["get", "devicepools"]).await;
+    assert!(cell(&pools, node, "MISSING").parse::<u64>().is_ok_and(|missing| missing > 0), "{pools}");
+    space.until_served("controller", "localpool_controller_abnormal_volumes", &["\"DiskMissing\""]).await;
+    space.until_served("node", "localpool_disk_unhealthy", &[id, "\"DiskMissing\""]).await;
+    space.until_served("node", "localpool_pool_unhealthy_disks", &["\"DiskMissing\""]).await;
+}
+
 /// Two volumes on the disk; the claim of the first is deleted while it is away.
 async fn is_given_up(space: &Space, node: &str, id: &str, volume: &str) {
     let page = section("troubleshooting.md", "A disk is missing, and stays so");
@@ -25,10 +44,11 @@ async fn is_given_up(space: &Space, node: &str, id: &str, volume: &str) {
     until_disk(space, node, id, "is still missing", |disk| disk["state"] == "Missing").await;
     let verb = page.command("disk give-up --dry-run ID", &[("--dry-run ", ""), ("ID", id)]);
     in_the_agents_pod(node, &verb).await;
-    for pod in ["deleted", "kept"] {
-        space.remove_pod(pod).await;
-    }
-    space.remove_claim("deleted").await;
+    let values = [("NAMESPACE", &*space.namespace), ("CLAIM", "deleted"), ("POD", "deleted")];
+    typed(&page.command("kubectl delete pvc", &values)).await;
+    typed(&page.command("kubectl delete pod", &values)).await;
+    space.until_gone("PersistentVolumeClaim", space.here(), "deleted").await;
+    space.remove_pod("kept").await;
     space.until_gone("PoolVolume", None, volume).await;
     let not_erased = async || {
         // The object has no namespace.
@@ -42,6 +62,7 @@ async fn is_given_up(space: &Space, node: &str, id: &str, volume: &str) {
 /// It is held: nobody gets a volume on it, and the page has what erases it.
 async fn is_held_and_erased(space: &Space, node: &str, id: &str, volumes: [&str; 2]) {
     until_disk(space, node, id, "is held", |disk| disk["cordon"].to_string().contains("GivenUp")).await;
+    look("LocalpoolDiskNotReady", "GivenUp").shows(node, &[id]).await;
     let class = format!("{}-lost", space.namespace);
     space.create(&space.claim("late", &class, "64Mi")).await;
     space.create(&space.pod("late", "late", crate::pods::As::Folder)).await;
@@ -52,10 +73,11 @@ async fn is_held_and_erased(space: &Space, node: &str, id: &str, volumes: [&str;
     let [deleted, kept] = volumes;
     let page = section("troubleshooting.md", "A disk is missing, and stays so");
     in_the_agents_pod(node, &page.command("disk adopt ID", &[("ID", id)])).await;
-    space.until("PoolVolume", None, deleted, "is found", |volume| volume["status"]["phase"] == "Found").await;
+    look("LocalpoolVolumeFound", "kubectl").shows(node, &[deleted, "Found", id]).await;
     let more = section("troubleshooting.md", "A volume whose PersistentVolume is gone");
     typed(&more.command("\"order\":\"Erase\"", &[("VOLUME", deleted)])).await;
-    space.remove_claim("kept").await;
+    let values = [("NAMESPACE", &*space.namespace), ("CLAIM", "kept")];
+    typed(&page.command("kubectl delete pvc", &values)).await;
     for volume in [deleted, kept] {
         space.until_gone("PoolVolume", None, volume).await;
     }
@@ -75,6 +97,7 @@ async fn lose(space: &Space, disk: &Disk) {
     let [deleted, kept] = [name(&volumes[0]), name(&volumes[1])];
     let saved = disk.dies(space.machine()).await;
     until_disk(space, &node, id, "is missing", |disk| disk["state"] == "Missing").await;
+    is_shown(space, &node, id, kept).await;
     is_given_up(space, &node, id, deleted).await;
     disk.returns(&saved).await;
     is_held_and_erased(space, &node, id, [deleted, kept]).await;

@@ -33,8 +33,10 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         let id = name(&volume).to_owned();
         let old = released(space, "data").await;
         let pv = name(&old).to_owned();
-        space.delete("PersistentVolume", None, &pv).await;
-        space.until_gone("PersistentVolume", None, &pv).await;
+        let values = [("NAME", &*pv)];
+        let words = typed(&advice().command("kubectl get pv NAME", &values)).await;
+        assert!(words.contains("Retain") && words.contains("Released"), "{words}");
+        typed(&advice().command("kubectl delete pv NAME", &values)).await;
         let volume = space.get("PoolVolume", None, &id).await.expect("the object stays");
         assert_eq!(volume["status"]["phase"], "Ready");
         let listed = space.kubectl(&["get", "poolvolumes"]).await;

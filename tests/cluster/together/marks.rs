@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::run;
+use crate::runbook::look;
 
 /// A directory of the node that its agent sees, mounted on itself; unmounted and removed at the end.
 struct Mounted(PathBuf);
@@ -48,34 +49,41 @@ fn marks(volume: &Value) -> Vec<&str> {
     annotations.into_iter().flatten().filter(|(_, value)| *value == "yes").map(|(key, _)| key.as_str()).collect()
 }
 
+/// A local PersistentVolume at this path, which its agent looks at; returns its name and its node's.
+async fn watched(space: &Space, mounted: &Mounted) -> (String, String) {
+    let node = space.agent_pod().await["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let volume = format!("{}-by-hand", space.namespace);
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
+    let object = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+        "spec": {
+            "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": space.namespace,
+            "local": {"path": mounted.path()},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    });
+    space.create(&object).await;
+    let of = |list: &Value| {
+        list.as_array().into_iter().flatten().any(|one| one["name"] == *volume && one["mountPoint"] == true)
+    };
+    let is_known = |pool: &Value| of(&pool["spec"]["persistentVolumes"]) && of(&pool["status"]["persistentVolumes"]);
+    space.until("DevicePool", None, &node, "the agent looks at the path, which is a mount point", is_known).await;
+    (volume, node)
+}
+
 #[test]
 fn a_local_volume_made_by_hand_is_marked_when_it_is_unmounted_and_not_any_more_when_it_is_mounted() {
     check(Needs::Machine, async |space| {
         let mounted = Mounted::new(space).await;
-        let node = space.agent_pod().await["spec"]["nodeName"].as_str().unwrap().to_owned();
-        let volume = format!("{}-by-hand", space.namespace);
-        let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
-        let object = json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
-            "spec": {
-                "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
-                "local": {"path": mounted.path()},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-            },
-        });
-        space.create(&object).await;
-        let of = |list: &Value| {
-            list.as_array().into_iter().flatten().any(|one| one["name"] == *volume && one["mountPoint"] == true)
-        };
-        let is_known =
-            |pool: &Value| of(&pool["spec"]["persistentVolumes"]) && of(&pool["status"]["persistentVolumes"]);
-        space.until("DevicePool", None, &node, "the agent looks at the path, which is a mount point", is_known).await;
-
+        let (volume, node) = watched(space, &mounted).await;
         mounted.unmount().await;
         let is_marked = |volume: &Value| marks(volume) == ["NotMountPoint"];
         let marked = space.until("PersistentVolume", None, &volume, "is marked", is_marked).await;
         assert!(marked["metadata"]["annotations"]["FirstMarkTime"].is_string(), "{marked}");
         assert_eq!(marked["spec"]["local"]["path"], mounted.path());
+        look("LocalpoolLocalVolumeNotMounted", "kubectl").shows(&node, &[&volume, mounted.path()]).await;
+        let metric = "localpool_controller_marked_persistent_volumes";
+        space.until_served("controller", metric, &["\"NotMountPoint\""]).await;
         mounted.mount().await;
         let is_well =
             |volume: &Value| marks(volume).is_empty() && volume["metadata"]["annotations"]["FirstMarkTime"].is_null();

@@ -16,6 +16,7 @@ mod reaction_off;
 mod replaced;
 mod rights;
 mod room;
+mod runbooks;
 mod samples;
 mod served;
 mod show;

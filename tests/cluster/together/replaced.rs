@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::{SOON, eventually, run};
+use crate::cluster::{SOON, attempt, eventually, run};
 use crate::machine::Disk;
-use crate::page::{in_the_controllers_pod, section, typed};
+use crate::page::{agent_of, in_the_controllers_pod, section, try_in_the_agents_pod, typed};
 use crate::sets::MIB;
 
 /// The command of the page that orders something for a disk.
@@ -85,6 +85,10 @@ async fn is_emptied(space: &Space, node: &str, id: &str) {
     assert_eq!(deletions.len(), 1, "{lines}");
     typed(deletions[0]).await;
     space.until_ordered(node, id, "Done", "no volume is on it").await;
+    // A loop device is in no slot.
+    let locate = section("health.md", "Find a disk").command("localpool disk locate ID", &[("ID", id)]);
+    let told = try_in_the_agents_pod(node, &locate).await.expect_err("it has no light");
+    assert!(told.contains("find the disk by"), "{told}");
     typed(&page.command("\"order\":\"Release\"", &[("NODE", node), ("ID", id)])).await;
     space.until_ordered(node, id, "Done", "wiped").await;
 }
@@ -108,6 +112,22 @@ async fn is_replaced(space: &Space, old: &Disk) -> Disk {
     new
 }
 
+/// By the verb, when what was deleted is erased.
+async fn is_released(space: &Space, disk: &Disk) {
+    space.delete("LocalVolumeSet", space.here(), "any").await;
+    space.until_gone("LocalVolumeSet", space.here(), "any").await;
+    let status = space.disk_status(disk).await.expect("it is in the pool");
+    let (id, node) = (status["id"].as_str().unwrap(), space.nodes().await.remove(0));
+    let page = section("troubleshooting.md", "Where a command runs");
+    let dry_run = format!("{}\n{}", agent_of(&node), page.command("disk release --dry-run", &[("ID", id)]));
+    let told = eventually("it can be released", SOON, async || attempt("sh", &["-c", &dry_run]).await).await;
+    assert!(told.contains("would wipe") && told.contains(disk.path()), "{told}");
+    assert!(space.disk_status(disk).await.is_some(), "it was only looked at");
+    typed(&dry_run.replace("--dry-run ", "")).await;
+    assert_eq!(run("wipefs", &["--noheadings", disk.path()]).await.trim(), "", "it is blank");
+    run("losetup", &["--detach", disk.path()]).await;
+}
+
 #[test]
 fn a_disk_is_cordoned_drained_and_replaced_as_the_page_says_and_the_set_claims_the_new_one() {
     check(Needs::Machine, async |space| {
@@ -120,6 +140,6 @@ fn a_disk_is_cordoned_drained_and_replaced_as_the_page_says_and_the_set_claims_t
         space.running_in(&class, "again", "64Mi").await;
         space.remove_pod("again").await;
         space.remove_claim("again").await;
-        space.remove_disk("any", &new).await;
+        is_released(space, &new).await;
     });
 }
