@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use localpool::host::Geometry;
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{attempt, name, run};
 use crate::machine::Disk;
-use crate::page::{section, typed};
+use crate::page::{agent_of, section, typed};
+use crate::runbook::look;
 use crate::sets::MIB;
 use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
+use crate::table::cell;
 
 /// More than a disk may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,11 +31,13 @@ struct Stage {
     /// A disk that was released, and one that is here.
     released: String,
     here: String,
+    /// Of the simulated node.
+    hanging: Vec<String>,
 }
 
 /// Each question, by words of its own; what is put in for the words in capitals; and words of the answer.
 fn questions<'a>(space: &'a Space, stage: &'a Stage) -> Vec<(&'static str, [&'a str; 2], Vec<&'a str>)> {
-    let Stage { node, dead, deleted, released, here, .. } = stage;
+    let Stage { node, dead, deleted, released, here, hanging, .. } = stage;
     let of_dead = ["ID", dead.as_str()];
     vec![
         ("disks dead or dying", of_dead, vec![node, dead]),
@@ -48,14 +53,13 @@ fn questions<'a>(space: &'a Space, stage: &'a Stage) -> Vec<(&'static str, [&'a 
         ("Why does the deletion of this volume not end", ["VOLUME", deleted], vec!["Deleting", "is missing", dead]),
         ("In which slot is this disk", ["ID", here], vec!["find the disk by"]),
         ("Who released, wiped or gave up", of_dead, vec![released, "wiped", "kubectl-patch", "time:"]),
-        ("Which disks hang", of_dead, vec!["HEALTH", "DiskNotAnswering"]),
+        ("Which disks hang", of_dead, hanging.iter().map(String::as_str).collect()),
     ]
 }
 
 async fn asked(space: &Space, stage: &Stage) {
     let page = section("troubleshooting.md", "Ten questions, and a command for each");
-    let place = section("troubleshooting.md", "Where a command runs");
-    let names = place.block("AGENT=", &[("NODE=worker-0", &format!("NODE={}", stage.node))])[..2].join("\n");
+    let names = agent_of(&stage.node);
     let questions = questions(space, stage);
     assert_eq!(questions.len(), page.bold());
     for (question, [word, value], answer) in questions {
@@ -93,29 +97,49 @@ async fn lose(space: &Space, dead: &Disk, released: &Disk) -> Stage {
     let pool = space.get("DevicePool", None, &node).await.expect("it has disks");
     let is_here = |disk: &&Value| disk["state"] == "Ready";
     let here = pool["status"]["disks"].as_array().unwrap().iter().find(is_here).expect("one is here")["id"].clone();
-    let is_deleting = |volume: &Value| volume["status"]["phase"] == "Deleting";
-    space.until("PoolVolume", None, &deleted, "waits for its disk", is_deleting).await;
-    Stage { node, dead: stage.0, saved, deleted, released: stage.1, here: here.as_str().unwrap().to_owned() }
+    look("LocalpoolDeletionStuck", "kubectl").shows(&node, &[&deleted, "Deleting DiskMissing", &stage.0]).await;
+    let here = here.as_str().unwrap().to_owned();
+    Stage { node, dead: stage.0, saved, deleted, released: stage.1, here, hanging: Vec::new() }
 }
 
-/// A disk of a simulated node hangs under a volume.
-async fn hang(space: &Space, simulated: &SimulatedNodes) {
-    space.create(&set_of_simulated_disks(space)).await;
-    space.until_claimed("fake", 1).await;
-    space.create(&space.claim("hanging", &format!("{}-fake", space.namespace), "64Mi")).await;
-    space.create(&space.pinned("hanging", &simulated.nodes[0].name)).await;
-    space.until_running("hanging").await;
+/// The disks of the simulated node: a volume is on one of them, and on the other one is none.
+const HANGING: [&str; 2] = ["sda", "sdb"];
+
+/// Both disks of a simulated node hang; returns their ids.
+async fn hang(space: &Space, simulated: &SimulatedNodes) -> Vec<String> {
     let node = &simulated.nodes[0];
-    let platter = node.host.unplug("sda").expect("its disk");
-    platter.set_hangs_at(Some("report"));
-    // A disk that is plugged in is asked for its health.
-    node.host.plug("sda", &format!("SERIAL-{}", node.name), Arc::clone(&platter));
+    let serials = [format!("SERIAL-{}", node.name), "SERIAL-OTHER".to_owned()];
+    let geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };
+    node.host.add_disk(HANGING[1], &serials[1], geometry);
     node.pool().nudge();
-    tokio::task::spawn_blocking(move || platter.until_somebody_waits()).await.unwrap();
+    space.create(&set_of_simulated_disks(space)).await;
+    space.until_claimed("fake", 2).await;
+    space.create(&space.claim("hanging", &format!("{}-fake", space.namespace), "64Mi")).await;
+    space.create(&space.pinned("hanging", &node.name)).await;
+    space.until_running("hanging").await;
+    for (disk, serial) in HANGING.into_iter().zip(&serials) {
+        let platter = node.host.unplug(disk).expect("its disk");
+        platter.set_hangs_at(Some("report"));
+        // A disk that is plugged in is asked for its health.
+        node.host.plug(disk, serial, Arc::clone(&platter));
+        node.pool().nudge();
+        tokio::task::spawn_blocking(move || platter.until_somebody_waits()).await.unwrap();
+    }
     node.host.advance(PATIENCE);
     node.pool().nudge();
     let volume = space.volume_of(&space.namespace, "hanging").await;
     space.until_health(name(&volume), "DiskNotAnswering").await;
+    let hangs = |disk: &&Value| {
+        disk["health"].as_array().into_iter().flatten().any(|entry| entry["reason"] == "DiskNotAnswering")
+    };
+    let of = |pool: &Value| pool["status"]["disks"].as_array().cloned().unwrap_or_default();
+    let both = |pool: &Value| of(pool).iter().filter(hangs).count() == HANGING.len();
+    let pool = space.until("DevicePool", None, &node.name, "both disks hang", both).await;
+    let table = space.kubectl(&["get", "devicepools"]).await;
+    for head in ["DISKS", "UNHEALTHY", "CORDONED"] {
+        assert_eq!(cell(&table, &node.name, head), "2", "{head}: {table}");
+    }
+    of(&pool).iter().map(|disk| disk["id"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn clear(space: &Space, dead: &Disk, released: &Disk, stage: &Stage) {
@@ -137,13 +161,16 @@ fn the_ten_questions_of_the_page_are_answered_by_their_commands() {
         let (released, _) = space.own_disk("released", 128 * MIB).await;
         let simulated = SimulatedNodes::new(space, &[format!("{}-0", space.namespace)], 1 << 30).await;
         let ended = AssertUnwindSafe(async {
-            let (stage, ()) = tokio::join!(lose(space, &dead, &released), hang(space, &simulated));
+            let (mut stage, hanging) = tokio::join!(lose(space, &dead, &released), hang(space, &simulated));
+            stage.hanging = hanging;
             asked(space, &stage).await;
             clear(space, &dead, &released, &stage).await;
         })
         .catch_unwind()
         .await;
-        simulated.nodes[0].host.platter("sda").expect("its disk").set_hangs(false);
+        for platter in HANGING.iter().filter_map(|disk| simulated.nodes[0].host.platter(disk)) {
+            platter.set_hangs(false);
+        }
         space.remove_pod("hanging").await;
         space.remove_claim("hanging").await;
         space.delete("LocalVolumeSet", space.here(), "fake").await;
