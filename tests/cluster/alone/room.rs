@@ -115,11 +115,23 @@ async fn agree(space: &Space) {
     eventually("disks, DevicePool and CSIStorageCapacity agree", SOON, look).await;
 }
 
+/// The number of time series of each component, without those that begin with the first call or write of a kind.
+async fn series(space: &Space) -> [usize; 2] {
+    let mut counts = [0; 2];
+    for (component, count) in ["node", "controller"].into_iter().zip(&mut counts) {
+        let all = space.series(component).await.unwrap();
+        let begins = |line: &&String| line.contains("_rpc_") || line.contains("_reconcile");
+        *count = all.iter().filter(|line| line.starts_with("localpool_") && !begins(line)).count();
+        assert!(*count > 10, "{component}: {all:?}");
+    }
+    counts
+}
+
 #[test]
 fn capacity_objects_equal_the_pool_and_the_disks() {
     check(Needs::Machine, async |space| {
         agree(space).await;
-        let before = free_in_pool(space).await;
+        let (before, counts) = (free_in_pool(space).await, series(space).await);
         for class in ["local-whole", "local-slots", "local-carved"] {
             space.running(class, class, "1Gi", As::Folder).await;
         }
@@ -128,6 +140,7 @@ fn capacity_objects_equal_the_pool_and_the_disks() {
         for (set, least) in [("whole", 1 << 30), ("slots", 1 << 30), ("carved", 1 << 30)] {
             assert!(now[set] + least <= before[set], "{set}: {before:?}, {now:?}");
         }
+        assert_eq!(series(space).await, counts, "they do not grow with the number of volumes");
         for class in ["local-whole", "local-slots", "local-carved"] {
             space.remove_pod(class).await;
             space.remove_claim(class).await;
