@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::check::Space;
 use crate::cluster::{eventually, name};
 use crate::machine::Disk;
-use crate::page::{in_the_controllers_pod, section};
+use crate::page::{in_the_controllers_pod, section, typed};
 use crate::pods::{As, With as _, is_ready};
 use crate::sets::MIB;
 
@@ -206,8 +206,7 @@ impl Member {
         space.until_gone("DevicePool", None, self.node()).await;
         for (volume, handle) in self.volumes.iter().zip(self.handles()) {
             space.until_gone("PoolVolume", None, handle).await;
-            space.delete("PersistentVolume", None, name(volume)).await;
-            space.until_gone("PersistentVolume", None, name(volume)).await;
+            typed(&page.command("kubectl delete pv NAME", &[("NAME", name(volume))])).await;
         }
     }
 }

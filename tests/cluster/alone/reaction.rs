@@ -14,8 +14,10 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, attempt, eventually, kubectl, name, run};
 use crate::machine::Disk;
 use crate::page::{section, typed};
+use crate::runbook::look;
 use crate::sets_of_three::{Member, RealDisks, members, remove_set, set_of_three, that_ask};
 use crate::simulated::{SIMULATED, SimulatedNodes, Trouble, set_of_simulated_disks};
+use crate::table::cell;
 
 /// `recoverAfter`, the shortest that there is, less what two nodes are away of it: after a minute their volumes would be marked.
 const BEFORE_IT_ENDS: Duration = Duration::from_secs(45);
@@ -173,6 +175,8 @@ async fn many_nodes_are_away(space: &Space, stage: &Stage, before: &Before) {
     }
     many_are_bad(space, before.real.volumes.len() + before.disk.volumes.len()).await;
     before.nothing_is_deleted(space).await;
+    let lost = name(&before.real.volumes[0]);
+    look("LocalpoolReactionStopped", "get pv").shows(&space.nodes().await[0], &[lost, "Bound", &space.namespace]).await;
     for number in SPLIT {
         stage.simulated.ends(stage.node(number));
     }
@@ -182,6 +186,12 @@ async fn many_nodes_are_away(space: &Space, stage: &Stage, before: &Before) {
 async fn fenced(space: &Space, stage: &Stage, member: &Member) {
     member.is_held(space, "NodeNotFenced").await;
     member.is_untouched(space).await;
+    let (node, volume) = (stage.node(FENCED), member.handles()[0]);
+    look("LocalpoolReactionHeld", "poolvolumes").shows(node, &[volume, node, "NodeNotFenced"]).await;
+    look("LocalpoolReactionHeld", "get events").shows(node, &[&space.namespace, "ReactionHeld", "NodeNotFenced"]).await;
+    let table = look("LocalpoolAgentSilent", "devicepools").shows(node, &[node, "Unknown"]).await;
+    assert_ne!(cell(&table, node, "SINCE"), cell(&table, node, "AGE"), "{table}");
+    assert!(cell(&table, node, "SINCE").starts_with(|c: char| c.is_ascii_digit()), "{table}");
     let fence = json!([
         {"key": SIMULATED, "effect": "NoSchedule"},
         {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"},
@@ -226,6 +236,9 @@ async fn killed_in_the_middle(space: &Space, stage: &Stage, member: &Member) {
         Ok(())
     };
     eventually("both claims of the pod are deleted", SOON, ends).await;
+    let (node, volume) = (stage.node(DISK), name(&member.volumes[0]));
+    look("LocalpoolReactionStuck", "get pv").shows(node, &[volume, "\"began\""]).await;
+    look("LocalpoolReactionStuck", "poolvolumes").shows(node, &[volume, node, "Waits"]).await;
     let controllers = space.machine().processes(&["localpool", "controller"]);
     assert!(!controllers.is_empty());
     for pid in controllers {
@@ -245,6 +258,8 @@ async fn real(space: &Space, lost: &Lost, member: &Member) {
 }
 
 async fn gone(space: &Space, lost: &Lost, member: &Member) {
+    let words = [member.handles()[0], member.node(), "NodeGone"];
+    look("LocalpoolVolumeWithoutNode", "poolvolumes").shows(member.node(), &words).await;
     member.is_whole_again(space).await;
     member.is_forgotten(space).await;
     assert_eq!(lost.gone.write_count(), lost.writes, "nothing is erased");
