@@ -129,21 +129,7 @@ impl VolumeObservation {
                 find(HealthReason::DeviceReadOnly, "the device of the volume is read-only".to_owned());
             }
         }
-        let state = self.state.unwrap_or_default();
-        if state.is_shut_down {
-            find(HealthReason::FilesystemShutDown, "the filesystem has shut down after an error".to_owned());
-        }
-        if state.is_read_only {
-            find(HealthReason::FilesystemReadOnly, "the filesystem is read-only".to_owned());
-        }
-        if let Some(errors) = state.errors.filter(|errors| *errors > 0) {
-            // The count may rise all the time, and each change would be a write.
-            let words = match 10_u64.pow(errors.ilog10()) {
-                1 => "the filesystem has counted errors".to_owned(),
-                many => format!("the filesystem has counted {many} errors or more"),
-            };
-            find(HealthReason::FilesystemErrors, words);
-        }
+        of_filesystem(self.state.unwrap_or_default()).for_each(|(reason, words)| find(reason, words));
         // A filesystem that makes inodes as it needs them reports none in all.
         if self.usage.as_ref().is_some_and(|usage| usage.inodes > 0 && usage.inodes_free == 0) {
             find(HealthReason::InodesExhausted, "the filesystem has no free inode".to_owned());
@@ -174,6 +160,22 @@ impl VolumeObservation {
         let filesystem = self.usage.as_ref().map(|usage| usage.total.max(usage.used)).filter(|size| *size > device);
         filesystem.map(|size| format!("the device has {device} bytes, and its filesystem {size}"))
     }
+}
+
+/// What is wrong with a mounted filesystem.
+pub(super) fn of_filesystem(state: FilesystemState) -> impl Iterator<Item = (HealthReason, String)> {
+    let FilesystemState { is_read_only, errors, is_shut_down } = state;
+    let shut_down = || (HealthReason::FilesystemShutDown, "the filesystem has shut down after an error".to_owned());
+    let read_only = || (HealthReason::FilesystemReadOnly, "the filesystem is read-only".to_owned());
+    let errors = errors.filter(|errors| *errors > 0).map(|errors| {
+        // The count may rise all the time, and each change would be a write.
+        let words = match 10_u64.pow(errors.ilog10()) {
+            1 => "the filesystem has counted errors".to_owned(),
+            many => format!("the filesystem has counted {many} errors or more"),
+        };
+        (HealthReason::FilesystemErrors, words)
+    });
+    is_shut_down.then(shut_down).into_iter().chain(is_read_only.then(read_only)).chain(errors)
 }
 
 /// The first of these paths, and how many there are besides.

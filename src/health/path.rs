@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::finding::Finding;
+use super::observed::of_filesystem;
 use super::reason::HealthReason;
 use crate::host::{Mounted, PathState};
 
@@ -30,7 +31,8 @@ pub enum PathKind {
 }
 
 impl WatchedPath {
-    /// The first that is wrong is the only finding, as it hides the others.
+    /// The first that is wrong is the only finding, as it hides the others. How the filesystem is comes beside it: the
+    /// proposal does not ask.
     pub fn findings(&self, state: &PathState) -> Vec<Finding> {
         let path = self.path.display().to_string();
         let path = path.escape_debug();
@@ -44,7 +46,7 @@ impl WatchedPath {
             (PathState::Directory { mounted: Mounted::Nothing, .. }, PathKind::Filesystem) if self.is_mounted => {
                 vec![Finding::new(HealthReason::NotMountPoint, format!("nothing is mounted at {path} any more"))]
             }
-            (PathState::Directory { mounted, device_size, usage }, PathKind::Filesystem) => {
+            (PathState::Directory { mounted, device_size, usage, filesystem }, PathKind::Filesystem) => {
                 let size = device_size.or((usage.total > 0).then_some(usage.total));
                 // A part of a filesystem is not all that is used of it.
                 let used = *mounted == Mounted::Whole && self.capacity > 0 && usage.used > self.capacity;
@@ -56,7 +58,10 @@ impl WatchedPath {
                 let inodes = inodes.then(|| {
                     Finding::new(HealthReason::InodesExhausted, format!("the filesystem at {path} has no free inode"))
                 });
-                self.too_large(size).or(used).into_iter().chain(inodes).collect()
+                // A directory is a part of the node's own filesystem.
+                let filesystem = of_filesystem(*filesystem).filter(|_| *mounted != Mounted::Nothing);
+                let filesystem = filesystem.map(|(reason, words)| Finding::new(reason, format!("{words}, at {path}")));
+                self.too_large(size).or(used).into_iter().chain(inodes).chain(filesystem).collect()
             }
         }
     }
@@ -71,7 +76,7 @@ impl WatchedPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::FsUsage;
+    use crate::host::{FilesystemState, FsUsage};
 
     const GIB: u64 = 1 << 30;
 
@@ -85,7 +90,7 @@ mod tests {
     }
 
     fn directory(mounted: Mounted, device_size: Option<u64>, usage: FsUsage) -> PathState {
-        PathState::Directory { mounted, device_size, usage }
+        PathState::Directory { mounted, device_size, usage, filesystem: FilesystemState::default() }
     }
 
     #[test]
@@ -102,6 +107,32 @@ mod tests {
         assert_eq!(words(Block, false, directory), "HostPathNotExist");
         assert_eq!(words(Filesystem, false, directory), "", "some are directories from the beginning");
         assert_eq!(words(Filesystem, true, directory), "NotMountPoint");
+    }
+
+    #[test]
+    fn a_path_that_is_no_mount_point_any_more_is_only_that_whatever_its_directory_is_in() {
+        let full = FsUsage { total: 9 * GIB, used: 2 * GIB, inodes: 10, ..FsUsage::default() };
+        let broken = FilesystemState { is_read_only: true, errors: Some(1), is_shut_down: true };
+        for device_size in [None, Some(GIB - 1), Some(9 * GIB)] {
+            let (mounted, usage) = (Mounted::Nothing, full);
+            let state = PathState::Directory { mounted, device_size, usage, filesystem: broken };
+            assert_eq!(words(PathKind::Filesystem, true, state), "NotMountPoint", "{device_size:?}");
+        }
+    }
+
+    #[test]
+    fn a_filesystem_that_is_mounted_there_is_looked_at_and_the_one_that_a_directory_is_in_is_not() {
+        let usage = FsUsage { total: GIB, ..FsUsage::default() };
+        let found = |mounted, filesystem| {
+            let state = PathState::Directory { mounted, device_size: Some(GIB), usage, filesystem };
+            words(PathKind::Filesystem, false, state)
+        };
+        let read_only = FilesystemState { is_read_only: true, ..FilesystemState::default() };
+        let shut_down = FilesystemState { is_shut_down: true, errors: Some(3), ..FilesystemState::default() };
+        assert_eq!(found(Mounted::Whole, FilesystemState::default()), "");
+        assert_eq!(found(Mounted::Whole, read_only), "FilesystemReadOnly");
+        assert_eq!(found(Mounted::Part, shut_down), "FilesystemShutDown FilesystemErrors");
+        assert_eq!(found(Mounted::Nothing, shut_down), "");
     }
 
     #[test]

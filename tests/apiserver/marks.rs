@@ -11,7 +11,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, PoolVolume};
-use localpool::host::{FsUsage, Mounted, PathState, fake::FakeHost};
+use localpool::host::{FilesystemState, FsUsage, Mounted, PathState, fake::FakeHost};
 use localpool::operator::controller::{LeaderStores, Metrics, Monitor, ReservePolicy};
 use localpool::volume::{DRIVER_NAME, VolumeId};
 use localpool_testing::found_async;
@@ -127,7 +127,8 @@ pub fn look_again(node: &SimNode) {
 }
 
 fn directory(mounted: Mounted) -> PathState {
-    PathState::Directory { mounted, device_size: Some(2 << 30), usage: FsUsage::default() }
+    let (usage, filesystem) = (FsUsage::default(), FilesystemState::default());
+    PathState::Directory { mounted, device_size: Some(2 << 30), usage, filesystem }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,13 @@ fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
             assert_eq!(of_marked, ["LocalpoolPersistentVolumeMarked"], "{}", row.word);
             continue;
         }
-        let wanted: &[&str] = if row.word == "NotMountPoint" { &["LocalpoolLocalVolumeNotMounted"] } else { &[] };
+        let wanted: &[&str] = match row.word {
+            "NotMountPoint" => &["LocalpoolLocalVolumeNotMounted"],
+            "DiskNotAnswering" | "FilesystemReadOnly" | "FilesystemShutDown" | "FilesystemErrors" => {
+                &["LocalpoolPersistentVolumeMarked"]
+            }
+            _ => &[],
+        };
         assert_eq!(of_marked, wanted, "{}", row.word);
         let wanted = match (row.word, row.severity) {
             ("Conflict", _) => "LocalpoolVolumeInConflict",

@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use localpool::health::{PathKind, WatchedPath};
 use localpool::host::{
-    Filesystems, FsKind, HostError, MountSource, Mounts, RealFilesystems, RealMounts, TargetAccess, TargetKind,
+    Filesystems, FsKind, HostError, MountSource, Mounted, Mounts, PathState, RealFilesystems, RealMounts, TargetAccess,
+    TargetKind,
 };
 use localpool_testing::{MIB, run};
 use uuid::Uuid;
@@ -262,4 +264,79 @@ fn loop_usage_is_what_df_says() {
     assert_eq!(ours, theirs[..]);
     assert!(usage.used >= 5 * MIB);
     assert!(RealMounts.usage(&target.0.join("nothing")).is_err());
+}
+
+/// What is wrong with a path that must be a mount point, if a PersistentVolume promises so much.
+fn wrong(path: &Path, capacity: u64, kind: PathKind) -> String {
+    let (volume, uid, is_mounted) = ("v".to_owned(), "u".to_owned(), kind == PathKind::Filesystem);
+    let watched = WatchedPath { volume, uid, path: path.to_owned(), capacity, kind, is_mounted };
+    let found = watched.findings(&RealMounts.path_state(path).unwrap());
+    found.iter().map(|finding| finding.reason.word()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn loop_a_path_that_leads_to_a_device_has_the_size_of_the_device_also_when_that_shrinks() {
+    needs_root!();
+    let disk = Loop::new(8 * MIB, 512);
+    let link = disk.file("a link\nto it");
+    symlink(&disk.node, &link).unwrap();
+    for path in [&link, &disk.node] {
+        assert_eq!(RealMounts.path_state(path).unwrap(), PathState::Device { size: Some(8 * MIB) });
+        assert_eq!(wrong(path, 8 * MIB, PathKind::Block), "");
+        assert_eq!(wrong(path, 8 * MIB + 1, PathKind::Filesystem), "MisMatchedVolSize");
+    }
+    File::options().write(true).open(&disk.image).unwrap().set_len(4 * MIB).unwrap();
+    run("losetup", &["--set-capacity", disk.path()]);
+    assert_eq!(wrong(&link, 8 * MIB, PathKind::Block), "MisMatchedVolSize");
+    assert_eq!(wrong(&disk.file(""), 1, PathKind::Block), "HostPathNotExist", "a directory is no device");
+}
+
+#[test]
+fn loop_a_path_is_measured_as_the_filesystem_that_is_mounted_there_and_is_no_mount_point_without_it() {
+    needs_root!();
+    let disk = Loop::new(64 * MIB, 512);
+    run("mkfs.ext4", &["-q", "-N", "16", disk.path()]);
+    let target = Target::new(&disk, "a mount\npoint");
+    let state = || RealMounts.path_state(&target.0).unwrap();
+    let kind = PathKind::Filesystem;
+    assert!(matches!(state(), PathState::Directory { mounted: Mounted::Nothing, .. }), "{:?}", state());
+    assert_eq!(wrong(&target.0, 9 << 60, kind), "NotMountPoint", "its size is not asked for any more");
+    mount(&disk.node, &target, FsKind::Ext4);
+    let PathState::Directory { mounted: Mounted::Whole, device_size, usage, .. } = state() else {
+        panic!("{:?}", state())
+    };
+    assert_eq!((device_size, usage), (Some(64 * MIB), RealMounts.usage(&target.0).unwrap()));
+    assert_eq!(wrong(&target.0, 64 * MIB, kind), "", "a filesystem is smaller than its device");
+    assert_eq!(wrong(&target.0, 64 * MIB + 1, kind), "MisMatchedVolSize");
+    fs::write(target.0.join("file"), vec![1; 9 << 20]).unwrap();
+    run("sync", &["-f", target.0.to_str().unwrap()]);
+    assert_eq!(wrong(&target.0, 8 * MIB, kind), "MisMatchedVolSize", "more is used than was promised");
+    let made = (0..1000).take_while(|n| File::create(target.0.join(n.to_string())).is_ok()).count();
+    assert!((1..1000).contains(&made), "{made}");
+    assert_eq!(wrong(&target.0, 64 * MIB, kind), "InodesExhausted");
+    let folder = target.0.join("0");
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let part = Target::new(&disk, "part");
+    RealMounts.bind(&folder, &part.0, TargetAccess::ReadWrite).unwrap();
+    assert_eq!(wrong(&part.0, 8 * MIB, kind), "InodesExhausted", "what is used of a part is not known");
+}
+
+#[test]
+fn loop_a_path_whose_filesystem_turns_read_only_or_shuts_down_says_so() {
+    needs_root!();
+    for (shut_down, kind) in [(false, FsKind::Ext4), (true, FsKind::Ext4)] {
+        let disk = ext4();
+        let (mounted, path) = (Target::new(&disk, "mnt"), Target::new(&disk, "a path\nof it"));
+        mount(&disk.node, &mounted, kind);
+        RealMounts.bind(&mounted.0, &path.0, TargetAccess::ReadWrite).unwrap();
+        assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), "");
+        let below = mounted.0.to_str().unwrap();
+        match shut_down {
+            false => run("mount", &["-o", "remount,ro", below]),
+            true => run("xfs_io", &["-x", "-c", "shutdown", below]),
+        };
+        let expected = if shut_down { "FilesystemShutDown" } else { "FilesystemReadOnly" };
+        assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), expected);
+    }
 }

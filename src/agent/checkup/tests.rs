@@ -9,6 +9,7 @@ use crate::host::{
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 mod cordons;
+mod paths;
 
 struct Node {
     host: Arc<FakeHost>,

@@ -24,7 +24,7 @@ impl Gate {
     }
 
     /// Returns when operations of this sort need not wait any more.
-    pub(super) fn pass(&self, what: &'static str) {
+    pub(super) fn pass(&self, what: &str) {
         let hangs = |state: &mut State| state.what.is_some_and(|at| at == "all" || at == what);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !hangs(&mut state) {

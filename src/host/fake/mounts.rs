@@ -18,7 +18,7 @@ use crate::host::raw::DevNo;
 pub struct FakeMounts {
     inventory: Arc<Mutex<Inventory>>,
     state: Mutex<State>,
-    /// The gate of `usage` and `filesystem_state`.
+    /// The gate of `usage` and `filesystem_state`, and of each path that is looked at, by its name.
     pub gate: Gate,
 }
 
@@ -34,8 +34,8 @@ struct State {
     filesystems: BTreeMap<PathBuf, FilesystemState>,
     /// By target; all others report nothing.
     usages: BTreeMap<PathBuf, FsUsage>,
-    /// All others are absent.
-    paths: BTreeMap<PathBuf, PathState>,
+    /// All others are absent; the number of an error where there is one.
+    paths: BTreeMap<PathBuf, Result<PathState, i32>>,
 }
 
 impl FakeMounts {
@@ -57,7 +57,12 @@ impl FakeMounts {
     }
 
     pub fn set_path_state(&self, path: &Path, state: PathState) {
-        locked(&self.state).paths.insert(path.to_owned(), state);
+        locked(&self.state).paths.insert(path.to_owned(), Ok(state));
+    }
+
+    /// A look at the path fails from now on.
+    pub fn set_path_error(&self, path: &Path, errno: i32) {
+        locked(&self.state).paths.insert(path.to_owned(), Err(errno));
     }
 
     /// The table calls the source of a mount by another of its names from now on.
@@ -223,7 +228,13 @@ impl Mounts for FakeMounts {
     }
 
     fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
-        self.gate.pass("path_state");
-        Ok(locked(&self.state).paths.get(path).copied().unwrap_or(PathState::Absent))
+        // A path may hang alone.
+        self.gate.pass(&path.to_string_lossy());
+        let found = locked(&self.state).paths.get(path).copied().unwrap_or(Ok(PathState::Absent));
+        found.map_err(|errno| HostError::Io {
+            what: "look at",
+            object: path.display().to_string(),
+            source: std::io::Error::from_raw_os_error(errno),
+        })
     }
 }

@@ -13,10 +13,13 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 
+use super::state::state_in;
 use crate::host::error::HostError;
+use crate::host::filesystem_state::FilesystemState;
 use crate::host::fs_usage::FsUsage;
 use crate::host::links::{host_root, open_below};
-use crate::host::port::{Mounted, PathState};
+use crate::host::mountinfo;
+use crate::host::port::{Mount, Mounted, PathState};
 use crate::host::raw::DevNo;
 use crate::host::roots::Roots;
 
@@ -44,11 +47,16 @@ pub fn path_state(roots: &Roots, path: &Path) -> Result<PathState, HostError> {
     let size = |number: u64| size(roots, DevNo::of(number));
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFBLK => Ok(PathState::Device { size: size(stat.st_rdev) }),
-        SFlag::S_IFDIR => Ok(PathState::Directory {
-            mounted: mounted(&table, found.as_fd()).map_err(failed)?,
-            device_size: size(stat.st_dev),
-            usage: FsUsage::of(&fstatvfs(&found).map_err(failed)?),
-        }),
+        SFlag::S_IFDIR => {
+            let (mounted, mount) = mounted(&table, found.as_fd()).map_err(failed)?;
+            Ok(PathState::Directory {
+                mounted,
+                device_size: size(stat.st_dev),
+                usage: FsUsage::of(&fstatvfs(&found).map_err(failed)?),
+                // What cannot be read is no finding.
+                filesystem: mount.and_then(|mount| state_of(roots, &table, mount, found.as_fd())).unwrap_or_default(),
+            })
+        }
         _ => Ok(PathState::Other),
     }
 }
@@ -61,16 +69,22 @@ fn size(roots: &Roots, device: DevNo) -> Option<u64> {
 
 /// It is a mount point if the directory above is in another mount. The device numbers of two directories do not say so: a
 /// bind mount of a directory has the number of its filesystem.
-fn mounted(table: &Path, directory: BorrowedFd<'_>) -> Result<Mounted, Errno> {
+fn mounted(table: &Path, directory: BorrowedFd<'_>) -> Result<(Mounted, Option<Mount>), Errno> {
     let above = openat(directory, "..", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     let id = mount_id(directory)?;
     if id == mount_id(above.as_fd())? {
-        return Ok(Mounted::Nothing);
+        return Ok((Mounted::Nothing, None));
     }
-    // The line of a mount begins with its id, the parent's, the device and the root.
-    let table = fs::read_to_string(table).unwrap_or_default();
-    let is_root = |line: &str| line.split(' ').next() == Some(id.as_str()) && line.split(' ').nth(3) == Some("/");
-    Ok(if table.lines().any(is_root) { Mounted::Whole } else { Mounted::Part })
+    let mount = mountinfo::numbered(&fs::read(table).unwrap_or_default(), &id);
+    let is_whole = mount.as_ref().is_some_and(|mount| mount.root == Path::new("/"));
+    Ok((if is_whole { Mounted::Whole } else { Mounted::Part }, mount))
+}
+
+/// How the filesystem that is mounted at a directory is. This process may not have the mount at its path, so it is asked
+/// through the open directory.
+fn state_of(roots: &Roots, table: &Path, mount: Mount, directory: BorrowedFd<'_>) -> Option<FilesystemState> {
+    let target = format!("/proc/self/fd/{}/.", directory.as_raw_fd()).into();
+    state_in(roots, table, &Mount { target, ..mount }).ok()
 }
 
 fn mount_id(descriptor: BorrowedFd<'_>) -> Result<String, Errno> {

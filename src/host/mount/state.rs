@@ -20,10 +20,15 @@ use crate::host::roots::Roots;
 use crate::host::{ioctl, mountinfo};
 
 pub fn filesystem_state(roots: &Roots, mount: &Mount) -> Result<FilesystemState, HostError> {
+    state_in(roots, &roots.proc.join("self/mountinfo"), mount)
+}
+
+/// The same, of a mount of another namespace, whose table this is.
+pub fn state_in(roots: &Roots, table: &Path, mount: &Mount) -> Result<FilesystemState, HostError> {
     let errors = errors(&roots.sys, mount)?;
     let has_aborted = errors.is_some_and(|errors| errors > 0) && has_aborted(&roots.sys, mount);
     Ok(FilesystemState {
-        is_read_only: has_aborted || is_read_only(roots, mount)?,
+        is_read_only: has_aborted || is_read_only(table, mount)?,
         errors,
         is_shut_down: is_shut_down(mount)?,
     })
@@ -35,13 +40,13 @@ fn has(mount: &Mount, word: &str) -> bool {
 
 /// From Linux 6.15 on, ext4 that found an error and was mounted with `errors=remount-ro` keeps a superblock that is
 /// `rw`, and says `emergency_ro` beside it.
-fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
+fn is_read_only(table: &Path, mount: &Mount) -> Result<bool, HostError> {
     if has(mount, "emergency_ro") {
         return Ok(true);
     }
     // The options of a mount do not say whether `ro` is its own or its superblock's. A superblock that is read-only
     // makes all its mounts so, so the table is read again for few of them.
-    Ok(has(mount, "ro") && mountinfo::has_turned_read_only(&roots.proc, mount)?)
+    Ok(has(mount, "ro") && mountinfo::has_turned_read_only(table, mount)?)
 }
 
 /// ext4 whose journal has aborted refuses each write. On Linux 6.1 with later fixes neither its superblock nor its options
