@@ -108,8 +108,12 @@ impl Case {
     }
 
     fn play_path(&self, host: &FakeHost, path: &Path, is_sick: bool) {
-        let directory =
-            |device_size| PathState::Directory { mounted: Mounted::Part, device_size, usage: FsUsage::default() };
+        let directory = |device_size| PathState::Directory {
+            mounted: Mounted::Part,
+            device_size,
+            usage: FsUsage::default(),
+            filesystem: FilesystemState::default(),
+        };
         let sick = match self.row.word {
             "HostPathNotExist" => PathState::Absent,
             "MisMatchedVolSize" => directory(Some((1 << 30) - 1)),
