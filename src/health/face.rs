@@ -128,6 +128,7 @@ mod tests {
             given_up: false,
             conflict: None,
             node: Default::default(),
+            directory: None,
         };
         let board = Board::default();
         let seen = if reason.is_known_to_pool() { vec![] } else { vec![Finding::new(reason.clone(), "words")] };

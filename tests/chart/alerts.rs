@@ -71,7 +71,7 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
 /// below it, and none of them changes anything.
 fn wrong_in_look(look: &str) -> Vec<String> {
     let blocks: Vec<_> = look.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
-    let mut wrong = Vec::new();
+    let (mut wrong, looks) = (Vec::new(), Regex::new(LOOKS).unwrap());
     if blocks.is_empty() {
         wrong.push("no command to look with".to_owned());
     }
@@ -86,7 +86,7 @@ fn wrong_in_look(look: &str) -> Vec<String> {
         }
         let (names, last) = command.rsplit_once('\n').unwrap_or(("", command));
         let are_names = names.lines().all(|line| line.split_once('=').is_some_and(|(name, _)| name == "POD"));
-        if !are_names || !Regex::new(LOOKS).unwrap().is_match(last) {
+        if !are_names || !looks.is_match(last) {
             wrong.push(format!("not a command that only looks: {command}"));
         }
     }

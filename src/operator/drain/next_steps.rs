@@ -14,7 +14,6 @@ use crate::api::quantity;
 use crate::device::DiskId;
 use crate::operator::bytes::unsigned;
 use crate::operator::error::{OperatorError, error_message};
-use crate::operator::persistent_volume::reserve::is_reservation;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::phase;
 use crate::operator::volume::ClaimName;
