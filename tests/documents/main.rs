@@ -280,7 +280,7 @@ fn help() -> Vec<String> {
 }
 
 fn stages() -> BTreeSet<String> {
-    read(".ci/run").lines().filter_map(|line| line.strip_prefix("stage ")).map(str::to_owned).collect()
+    read(".ci/run").lines().filter_map(|line| line.trim_start().strip_prefix("stage ")).map(str::to_owned).collect()
 }
 
 /// The row for a command, if there is one.
