@@ -93,8 +93,8 @@ pub struct ControllerArgs {
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: DeletedNodePolicy,
-    /// Keep marked local PersistentVolumes of other provisioners that nobody has bound from being bound: their claimRef
-    /// names a claim that does not exist
+    /// Keep marked PersistentVolumes that nobody has bound from being bound, those of this driver and local ones of other
+    /// provisioners: their claimRef names a claim that does not exist
     #[arg(long, default_value_t = false, action = ArgAction::Set)]
     reserve_marked: bool,
     #[command(flatten)]

@@ -31,13 +31,15 @@ pub const FACES: [(&str, &str); 6] = [
         "the PoolVolume: `status.health`, and the worst one in the condition `Healthy`. NodeGetVolumeHealth, \
          ControllerGetVolumeHealth and ControllerListVolumeHealth, with this status. VolumeCondition in \
          NodeGetVolumeStats, ControllerGetVolume and ListVolumes. The metric `localpool_controller_abnormal_volumes`, by \
-         the worst one. What is wrong with a disk is wrong with each volume on it",
+         the worst one",
     ),
     ("claim", "an Event of the claim that has the volume"),
     (
         "mark",
-        "an annotation of the PersistentVolume, and an Event of it; its name is the reason, if no other is given here. The \
-         metric `localpool_controller_marked_persistent_volumes`",
+        "an annotation of the PersistentVolume, and an Event of it; its name is the reason, if no other is given here. Of a \
+         local PersistentVolume of another provisioner also `status.persistentVolumes` of the DevicePool, with the \
+         sentence and since when. The metric `localpool_controller_marked_persistent_volumes` counts these, and of this \
+         driver only those that promise more than their volume has",
     ),
     ("cordon", "the disk takes no new volumes"),
 ];

@@ -59,7 +59,8 @@ impl WatchedPath {
                     Finding::new(HealthReason::InodesExhausted, format!("the filesystem at {path} has no free inode"))
                 });
                 // A directory is a part of the node's own filesystem.
-                let filesystem = of_filesystem(*filesystem).filter(|_| *mounted != Mounted::Nothing);
+                let filesystem = filesystem.filter(|_| *mounted != Mounted::Nothing);
+                let filesystem = filesystem.into_iter().flat_map(of_filesystem);
                 let filesystem = filesystem.map(|(reason, words)| Finding::new(reason, format!("{words}, at {path}")));
                 self.too_large(size).or(used).into_iter().chain(inodes).chain(filesystem).collect()
             }
@@ -90,7 +91,7 @@ mod tests {
     }
 
     fn directory(mounted: Mounted, device_size: Option<u64>, usage: FsUsage) -> PathState {
-        PathState::Directory { mounted, device_size, usage, filesystem: FilesystemState::default() }
+        PathState::Directory { mounted, device_size, usage, filesystem: None }
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
         let broken = FilesystemState { is_read_only: true, errors: Some(1), is_shut_down: true };
         for device_size in [None, Some(GIB - 1), Some(9 * GIB)] {
             let (mounted, usage) = (Mounted::Nothing, full);
-            let state = PathState::Directory { mounted, device_size, usage, filesystem: broken };
+            let state = PathState::Directory { mounted, device_size, usage, filesystem: Some(broken) };
             assert_eq!(words(PathKind::Filesystem, true, state), "NotMountPoint", "{device_size:?}");
         }
     }
@@ -124,7 +125,7 @@ mod tests {
     fn a_filesystem_that_is_mounted_there_is_looked_at_and_the_one_that_a_directory_is_in_is_not() {
         let usage = FsUsage { total: GIB, ..FsUsage::default() };
         let found = |mounted, filesystem| {
-            let state = PathState::Directory { mounted, device_size: Some(GIB), usage, filesystem };
+            let state = PathState::Directory { mounted, device_size: Some(GIB), usage, filesystem: Some(filesystem) };
             words(PathKind::Filesystem, false, state)
         };
         let read_only = FilesystemState { is_read_only: true, ..FilesystemState::default() };

@@ -38,10 +38,10 @@ pub enum MissingField {
 }
 
 /// A line of the table.
-struct Row {
-    mount: Mount,
+pub struct Row {
+    pub mount: Mount,
     /// It is writable by its own options, on a superblock that is read-only.
-    has_turned: bool,
+    pub has_turned: bool,
 }
 
 /// Reads a mount table. Of `rw` and `ro` exactly one is in a mount's options: `ro` if the mount or
@@ -138,21 +138,19 @@ pub struct Namespace {
 
 /// The table of the namespace that this process lives in.
 pub fn own(proc: &Path) -> Result<Vec<Mount>, HostError> {
-    read(&proc.join("self/mountinfo"), |text| parse(text))
+    read_own(proc, |text| parse(text))
 }
 
 /// The mount with this number in a table; `None`: it is not in there.
-pub fn numbered(table: &[u8], id: &str) -> Option<Mount> {
+pub fn numbered(table: &[u8], id: &str) -> Option<Row> {
     let is_its = |line: &&[u8]| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes());
-    let line = table.split(|byte| *byte == b'\n').find(is_its)?;
-    parse_line(line).ok().map(|row| row.mount)
+    parse_line(table.split(|byte| *byte == b'\n').find(is_its)?).ok()
 }
 
 /// Whether a mounted filesystem has turned read-only: its superblock is, and one of its mounts is not. Where somebody
-/// mounts it read-only, as a StorageClass may ask, both are. Not mounted any more: no. `table` is the file with the mounts
-/// of a namespace that has it.
-pub fn has_turned_read_only(table: &Path, mount: &Mount) -> Result<bool, HostError> {
-    read(table, |text| has_turned(text, mount.device))
+/// mounts it read-only, as a StorageClass may ask, both are. Not mounted any more: no.
+pub fn has_turned_read_only(proc: &Path, mount: &Mount) -> Result<bool, HostError> {
+    read_own(proc, |text| has_turned(text, mount.device))
 }
 
 fn has_turned(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
@@ -165,9 +163,10 @@ fn has_turned(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
     Ok(false)
 }
 
-fn read<T>(file: &Path, parse: impl FnOnce(&[u8]) -> Result<T, ParseError>) -> Result<T, HostError> {
+fn read_own<T>(proc: &Path, parse: impl FnOnce(&[u8]) -> Result<T, ParseError>) -> Result<T, HostError> {
+    let file = proc.join("self/mountinfo");
     let failed = |source| HostError::Io { what: "cannot read", object: file.display().to_string(), source };
-    let text = std::fs::read(file).map_err(failed)?;
+    let text = std::fs::read(&file).map_err(failed)?;
     parse(&text).map_err(|why| failed(Error::new(ErrorKind::InvalidData, why)))
 }
 

@@ -258,8 +258,8 @@ pub enum PathState {
     /// A node of a block device; `None`: the device is gone. In bytes.
     Device { size: Option<u64> },
     /// `device_size`: of the device of its filesystem, in bytes. `None`: the filesystem is not of one device.
-    /// `filesystem`: how it is, as far as it is known, if it is mounted there.
-    Directory { mounted: Mounted, device_size: Option<u64>, usage: FsUsage, filesystem: FilesystemState },
+    /// `filesystem`: how it is, if it is mounted there; `None`: nobody knows.
+    Directory { mounted: Mounted, device_size: Option<u64>, usage: FsUsage, filesystem: Option<FilesystemState> },
     /// A file, or something else that no volume is.
     Other,
 }

@@ -58,8 +58,7 @@ impl Metrics {
         let unclaimed = "Volumes that no PersistentVolume has named for ten minutes.";
         let unclaimed = IntGauge::with_opts(opts("unclaimed_volumes", unclaimed))?;
         registry.register(Box::new(unclaimed.clone()))?;
-        let unwatched =
-            "Local PersistentVolumes of other provisioners that no agent looks at: the list of their node is full.";
+        let unwatched = "Local PersistentVolumes of other provisioners that no agent looks at.";
         let unwatched = IntGauge::with_opts(opts("unwatched_persistent_volumes", unwatched))?;
         registry.register(Box::new(unwatched.clone()))?;
         let deleted = opts("set_deletion_timestamp_seconds", "Deletion time of a set that still exists.");

@@ -34,17 +34,20 @@ async fn an_event_that_is_not_written_with_its_mark_is_written_later_and_once() 
         let is_marked = async || annotations(client, name).await.contains_key("NodeNotReady").then_some(());
         until("it is marked all the same", is_marked).await;
     }
-    until("both Events are tried again", async || (sent.events() >= 2 * names.len()).then_some(())).await;
+    // One of them in each pass.
+    until("an Event is tried again", async || (sent.events() >= 3).then_some(())).await;
     let failed = work.metrics.errors.with_label_values(&["monitor"]).get();
-    assert!(failed >= 4, "{failed}");
+    assert!(failed >= 3, "{failed}");
     events(client, &names[0], "Mark", &[]).await;
     sent.refuse_events(false);
     for name in &names {
         events(client, name, "Mark", &["NodeNotReady"]).await;
     }
-    // A change, and so another pass.
-    let third = volume(client, &node).await;
-    events(client, &third, "Mark", &["NodeNotReady"]).await;
+    // A change, and so another pass; and one more, as what waits is written last in a pass.
+    for _ in 0..2 {
+        let later = volume(client, &node).await;
+        events(client, &later, "Mark", &["NodeNotReady"]).await;
+    }
     let api: Api<Event> = Api::all(client.clone());
     for name in names {
         let about = ListParams::default().fields(&format!("regarding.name={name}"));

@@ -127,7 +127,7 @@ pub fn look_again(node: &SimNode) {
 }
 
 fn directory(mounted: Mounted) -> PathState {
-    let (usage, filesystem) = (FsUsage::default(), FilesystemState::default());
+    let (usage, filesystem) = (FsUsage::default(), Some(FilesystemState::default()));
     PathState::Directory { mounted, device_size: Some(2 << 30), usage, filesystem }
 }
 
@@ -315,4 +315,43 @@ async fn a_marked_volume_that_nobody_has_is_reserved_where_that_is_wanted_until_
     assert_eq!((reserved.namespace.as_deref(), reserved.uid), (Some("space"), None));
     ready(client, &node, "True").await;
     until("anybody may bind it", async || claim().await.is_none().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_its_provisioner_always_mounts_must_be_mounted_and_marks_of_a_copy_go() {
+    let cluster = cluster!(alone);
+    let (stage, _, node) = offering(&cluster.client, 64).await;
+    let client = &stage.client;
+    ready(client, &node.name, "True").await;
+    let set = |path: &str, state| node.host.mounts.set_path_state(Path::new(path), state);
+    set("/mnt/static", directory(Mounted::Nothing));
+    set("/mnt/local-storage/block", PathState::Device { size: Some(1 << 30) });
+    set("/mnt/plain", directory(Mounted::Nothing));
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let made = async |path: &str, mode: &str, annotations: Value| {
+        let name = unique("local-pv");
+        persistent(client, &name, &node.name, json!({"local": {"path": path}, "volumeMode": mode})).await;
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        api.patch(&name, &PatchParams::default(), &patch).await.expect("there");
+        name
+    };
+    let by = json!({"pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{}-1234", node.name)});
+    let [mounts, block] =
+        [made("/mnt/static", "Filesystem", by.clone()).await, made("/mnt/local-storage/block", "Block", by).await];
+    let old = "2020-01-01T00:00:00Z";
+    let of_another = json!({"NotMountPoint": "yes", "FirstMarkTime": old, "localpool.dev/unusable-since": old});
+    let copy = made("/mnt/plain", "Filesystem", of_another).await;
+    let _work = monitor(&stage);
+    let has = async |name: &str, mark: &str| annotations(client, name).await.contains_key(mark).then_some(());
+    until("it is not mounted, and never was", async || has(&mounts, "NotMountPoint").await).await;
+    marked(client, &copy, &[]).await;
+    assert_eq!(has(&block, "FirstMarkTime").await, None);
+    // The device behind the link is gone.
+    set("/mnt/local-storage/block", PathState::Device { size: None });
+    look_again(&node);
+    until("its device is gone", async || has(&block, "HostPathNotExist").await).await;
+    set("/mnt/static", directory(Mounted::Whole));
+    look_again(&node);
+    until("it is mounted", async || has(&mounts, "NotMountPoint").await.is_none().then_some(())).await;
+    assert_eq!(has(&copy, "FirstMarkTime").await, None, "it need not be a mount point");
 }

@@ -108,18 +108,23 @@ impl Case {
     }
 
     fn play_path(&self, host: &FakeHost, path: &Path, is_sick: bool) {
-        let directory = |device_size| PathState::Directory {
+        let directory = |size, filesystem| PathState::Directory {
             mounted: Mounted::Part,
-            device_size,
+            device_size: Some(size),
             usage: FsUsage::default(),
-            filesystem: FilesystemState::default(),
+            filesystem: Some(filesystem),
         };
+        let well = FilesystemState::default();
+        let size = 1 << 30;
         let sick = match self.row.word {
             "HostPathNotExist" => PathState::Absent,
-            "MisMatchedVolSize" => directory(Some((1 << 30) - 1)),
+            "MisMatchedVolSize" => directory(size - 1, well),
+            "FilesystemReadOnly" => directory(size, FilesystemState { is_read_only: true, ..well }),
+            "FilesystemShutDown" => directory(size, FilesystemState { is_shut_down: true, ..well }),
+            "FilesystemErrors" => directory(size, FilesystemState { errors: Some(3), ..well }),
             other => panic!("nobody knows how to cause {other}"),
         };
-        host.mounts.set_path_state(path, if is_sick { sick } else { directory(Some(1 << 30)) });
+        host.mounts.set_path_state(path, if is_sick { sick } else { directory(size, well) });
     }
 
     /// What counts up while it is sick.
@@ -346,7 +351,9 @@ async fn cases(stage: &Stage, label: &str, node: &SimNode) -> Vec<Case> {
             place: Place::Disk { id, disk, node: view.node, size: view.size, target, claim },
         });
     }
-    for row in paths {
+    let of_filesystems = ["FilesystemReadOnly", "FilesystemShutDown", "FilesystemErrors"];
+    let of_filesystems = REASONS.iter().filter(|row| of_filesystems.contains(&row.word));
+    for row in paths.into_iter().chain(of_filesystems) {
         let (name, path) = (unique("local-pv"), PathBuf::from(format!("/mnt/{}", row.word)));
         let case = Case { row, name, place: Place::Path(path.clone()) };
         case.play(&node.host, false);

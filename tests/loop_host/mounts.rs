@@ -325,10 +325,10 @@ fn loop_a_path_is_measured_as_the_filesystem_that_is_mounted_there_and_is_no_mou
 #[test]
 fn loop_a_path_whose_filesystem_turns_read_only_or_shuts_down_says_so() {
     needs_root!();
-    for (shut_down, kind) in [(false, FsKind::Ext4), (true, FsKind::Ext4)] {
+    for shut_down in [false, true] {
         let disk = ext4();
         let (mounted, path) = (Target::new(&disk, "mnt"), Target::new(&disk, "a path\nof it"));
-        mount(&disk.node, &mounted, kind);
+        mount(&disk.node, &mounted, FsKind::Ext4);
         RealMounts.bind(&mounted.0, &path.0, TargetAccess::ReadWrite).unwrap();
         assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), "");
         let below = mounted.0.to_str().unwrap();
@@ -339,4 +339,31 @@ fn loop_a_path_whose_filesystem_turns_read_only_or_shuts_down_says_so() {
         let expected = if shut_down { "FilesystemShutDown" } else { "FilesystemReadOnly" };
         assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), expected);
     }
+}
+
+#[test]
+fn loop_a_path_that_is_read_only_as_it_was_mounted_is_well_whatever_is_bound_from_it() {
+    needs_root!();
+    let disk = ext4();
+    let (path, bound) = (Target::new(&disk, "mnt"), Target::new(&disk, "bound"));
+    let [below, above] = [&path, &bound].map(|target| target.0.to_str().unwrap());
+    run("mount", &["-o", "ro", disk.path(), below]);
+    assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), "");
+    // As kubelet binds what a pod gets.
+    run("mount", &["--bind", below, above]);
+    run("mount", &["-o", "bind,remount,rw", above]);
+    assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), "");
+}
+
+#[test]
+fn loop_a_path_whose_filesystem_has_counted_errors_is_not_read_only_by_an_error_of_an_earlier_mount() {
+    needs_root!();
+    let disk = ext4();
+    for field in ["error_count 3", "last_error_func ext4_journal_check_start"] {
+        run("debugfs", &["-w", "-R", &format!("set_super_value {field}"), disk.path()]);
+    }
+    let path = Target::new(&disk, "mnt");
+    run("mount", &[disk.path(), path.0.to_str().unwrap()]);
+    assert_eq!(wrong(&path.0, MIB, PathKind::Filesystem), "FilesystemErrors");
+    fs::write(path.0.join("file"), "it can be written").unwrap();
 }

@@ -33,7 +33,8 @@ impl PathCheckup {
             let (host_of_question, asked, answered) = (Arc::clone(host), path.clone(), Arc::clone(answered));
             let question = move || host_of_question.mounts().path_state(&asked);
             if let Some(answer) = self.asking.ask(path, host.monotonic(), question, move || answered()) {
-                self.last.insert(path.clone(), answer.what);
+                let known = self.last.remove(path);
+                self.last.insert(path.clone(), answer.what.map(|state| with_known(state, known)));
             }
         }
         let now = host.monotonic();
@@ -59,6 +60,16 @@ impl PathCheckup {
         };
         Some(PathLook { findings, is_mount_point })
     }
+}
+
+/// What was known of the filesystem stays while nobody knows it, as long as one is mounted there.
+fn with_known(mut state: PathState, known: Option<Result<PathState, HostError>>) -> PathState {
+    if let PathState::Directory { mounted: Mounted::Whole | Mounted::Part, filesystem: now @ None, .. } = &mut state
+        && let Some(Ok(PathState::Directory { filesystem, .. })) = known
+    {
+        *now = filesystem;
+    }
+    state
 }
 
 /// Whether a filesystem or its device answers with an error, and not this process or its rights.

@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gate {
-    /// From now on operations of one sort wait, or `all`; `None`: those that wait continue.
+    /// From now on operations of one sort, or on one path, wait, or `all`; `None`: those that wait continue.
     pub fn set_hangs_at(&self, what: Option<&'static str>) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).what = what;
         self.changed.notify_all();

@@ -13,12 +13,12 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 
-use super::state::state_in;
+use super::state::state_of_row;
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
 use crate::host::fs_usage::FsUsage;
 use crate::host::links::{host_root, open_below};
-use crate::host::mountinfo;
+use crate::host::mountinfo::{self, Row};
 use crate::host::port::{Mount, Mounted, PathState};
 use crate::host::raw::DevNo;
 use crate::host::roots::Roots;
@@ -53,8 +53,7 @@ pub fn path_state(roots: &Roots, path: &Path) -> Result<PathState, HostError> {
                 mounted,
                 device_size: size(stat.st_dev),
                 usage: FsUsage::of(&fstatvfs(&found).map_err(failed)?),
-                // What cannot be read is no finding.
-                filesystem: mount.and_then(|mount| state_of(roots, &table, mount, found.as_fd())).unwrap_or_default(),
+                filesystem: mount.and_then(|row| state_of(roots, row, found.as_fd())),
             })
         }
         _ => Ok(PathState::Other),
@@ -69,22 +68,22 @@ fn size(roots: &Roots, device: DevNo) -> Option<u64> {
 
 /// It is a mount point if the directory above is in another mount. The device numbers of two directories do not say so: a
 /// bind mount of a directory has the number of its filesystem.
-fn mounted(table: &Path, directory: BorrowedFd<'_>) -> Result<(Mounted, Option<Mount>), Errno> {
+fn mounted(table: &Path, directory: BorrowedFd<'_>) -> Result<(Mounted, Option<Row>), Errno> {
     let above = openat(directory, "..", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     let id = mount_id(directory)?;
     if id == mount_id(above.as_fd())? {
         return Ok((Mounted::Nothing, None));
     }
-    let mount = mountinfo::numbered(&fs::read(table).unwrap_or_default(), &id);
-    let is_whole = mount.as_ref().is_some_and(|mount| mount.root == Path::new("/"));
-    Ok((if is_whole { Mounted::Whole } else { Mounted::Part }, mount))
+    let row = mountinfo::numbered(&fs::read(table).unwrap_or_default(), &id);
+    let is_whole = row.as_ref().is_some_and(|row| row.mount.root == Path::new("/"));
+    Ok((if is_whole { Mounted::Whole } else { Mounted::Part }, row))
 }
 
 /// How the filesystem that is mounted at a directory is. This process may not have the mount at its path, so it is asked
 /// through the open directory.
-fn state_of(roots: &Roots, table: &Path, mount: Mount, directory: BorrowedFd<'_>) -> Option<FilesystemState> {
+fn state_of(roots: &Roots, Row { mount, has_turned }: Row, directory: BorrowedFd<'_>) -> Option<FilesystemState> {
     let target = format!("/proc/self/fd/{}/.", directory.as_raw_fd()).into();
-    state_in(roots, table, &Mount { target, ..mount }).ok()
+    state_of_row(roots, &Row { mount: Mount { target, ..mount }, has_turned }).ok()
 }
 
 fn mount_id(descriptor: BorrowedFd<'_>) -> Result<String, Errno> {

@@ -14,22 +14,29 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, statfs};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
 use crate::host::links::node_number;
+use crate::host::mountinfo::Row;
 use crate::host::port::Mount;
 use crate::host::raw::DevNo;
 use crate::host::roots::Roots;
 use crate::host::{ioctl, mountinfo};
 
 pub fn filesystem_state(roots: &Roots, mount: &Mount) -> Result<FilesystemState, HostError> {
-    state_in(roots, &roots.proc.join("self/mountinfo"), mount)
-}
-
-/// The same, of a mount of another namespace, whose table this is.
-pub fn state_in(roots: &Roots, table: &Path, mount: &Mount) -> Result<FilesystemState, HostError> {
     let errors = errors(&roots.sys, mount)?;
     let has_aborted = errors.is_some_and(|errors| errors > 0) && has_aborted(&roots.sys, mount);
     Ok(FilesystemState {
-        is_read_only: has_aborted || is_read_only(table, mount)?,
+        is_read_only: has_aborted || is_read_only(roots, mount)?,
         errors,
+        is_shut_down: is_shut_down(mount)?,
+    })
+}
+
+/// The same, of a mount that somebody else made, as its row in the table of the namespace that it is in says. Of ext4 the
+/// place of its last error does not count: nobody has checked it before it was mounted, so that may be of years ago.
+pub fn state_of_row(roots: &Roots, Row { mount, has_turned }: &Row) -> Result<FilesystemState, HostError> {
+    Ok(FilesystemState {
+        // Others may bind it as they like: only its own options say how it was meant.
+        is_read_only: *has_turned || has(mount, "emergency_ro"),
+        errors: errors(&roots.sys, mount)?,
         is_shut_down: is_shut_down(mount)?,
     })
 }
@@ -40,13 +47,13 @@ fn has(mount: &Mount, word: &str) -> bool {
 
 /// From Linux 6.15 on, ext4 that found an error and was mounted with `errors=remount-ro` keeps a superblock that is
 /// `rw`, and says `emergency_ro` beside it.
-fn is_read_only(table: &Path, mount: &Mount) -> Result<bool, HostError> {
+fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
     if has(mount, "emergency_ro") {
         return Ok(true);
     }
     // The options of a mount do not say whether `ro` is its own or its superblock's. A superblock that is read-only
     // makes all its mounts so, so the table is read again for few of them.
-    Ok(has(mount, "ro") && mountinfo::has_turned_read_only(table, mount)?)
+    Ok(has(mount, "ro") && mountinfo::has_turned_read_only(&roots.proc, mount)?)
 }
 
 /// ext4 whose journal has aborted refuses each write. On Linux 6.1 with later fixes neither its superblock nor its options

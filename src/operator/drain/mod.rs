@@ -29,12 +29,13 @@ pub async fn drain(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>
     let pools: Api<DevicePool> = Api::all(client.clone());
     let known = pools_with(&pools, &disk).await?;
     let (pool, ordering) = ordering(&disk, &known).map_err(OperatorError::Refused)?;
+    // First of all, as new volumes come to the disk until then, and the lists below may take long.
+    if ordering.is_due() && run == Run::Real {
+        write_choice(&pools, pool, &disk, json!({"order": DiskOrder::Drain})).await?;
+    }
     let volumes = volumes_on(client.clone(), &disk, &pool.node()).await?;
     let named = named_by(client.clone(), &volumes).await?;
     // Who may not list pods drains a disk all the same.
     let pods = ClaimPods::read(&client, &claims(&volumes, &named)).await;
-    if ordering.is_due() && run == Run::Real {
-        write_choice(&pools, pool, &disk, json!({"order": DiskOrder::Drain})).await?;
-    }
     Ok(report(&DrainedDisk { disk: &disk, pool, ordering, volumes: &volumes, named: &named, pods: &pods }, run))
 }

@@ -14,6 +14,7 @@ use crate::api::quantity;
 use crate::device::DiskId;
 use crate::operator::bytes::unsigned;
 use crate::operator::error::{OperatorError, error_message};
+use crate::operator::persistent_volume::reserve::is_reservation;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::phase;
 use crate::operator::volume::ClaimName;
@@ -265,6 +266,10 @@ fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Opt
 fn claim_of(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Option<ClaimName> {
     let persistent = persistent.filter(|one| !is_released(one))?;
     let claim = persistent.spec.as_ref()?.claim_ref.as_ref();
+    // Nobody has it, and nobody binds it.
+    if claim.is_some_and(is_reservation) {
+        return None;
+    }
     let named = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)));
     // It becomes a part of a line for a shell.
     named.as_deref().or(volume.claim())?.parse().ok()

@@ -26,6 +26,16 @@ pub enum Home {
     NotOne,
 }
 
+impl Home {
+    /// The name of the node, whether it is there or not.
+    pub fn name(&self) -> Option<&NodeName> {
+        match self {
+            Self::Node(name) | Self::Gone(name) => Some(name),
+            Self::NotOne => None,
+        }
+    }
+}
+
 /// All nodes, and those of each hostname: there may be as many volumes as nodes.
 #[derive(Debug, Default)]
 pub struct NodeIndex {

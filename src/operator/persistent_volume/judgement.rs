@@ -28,6 +28,15 @@ pub enum Reported<'a> {
     Absent(Lasting<()>),
 }
 
+/// Whether the agent of a volume's node still looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watcher {
+    /// What is reported says so itself, or there is nobody.
+    InReport,
+    Answers,
+    Silent,
+}
+
 /// What a PersistentVolume promises, compared with what its volume has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromisedSize {
@@ -40,6 +49,7 @@ pub enum PromisedSize {
 pub fn judge(
     node: Lasting<NodeReadiness>,
     reported: Reported<'_>,
+    watcher: Watcher,
     promise: PromisedSize,
     present: &BTreeSet<HealthReason>,
 ) -> Judgement {
@@ -55,6 +65,11 @@ pub fn judge(
         Reported::Absent(Lasting::Yes(())) => ([HealthReason::VolumeMissing].into(), None),
         Reported::Absent(Lasting::In(wait)) => (of_volume(), Some(wait)),
     };
+    match watcher {
+        Watcher::InReport => {}
+        Watcher::Answers => drop(reasons.remove(&HealthReason::AgentSilent)),
+        Watcher::Silent => drop(reasons.insert(HealthReason::AgentSilent)),
+    }
     match promise {
         PromisedSize::Fits => {}
         PromisedSize::Above(Lasting::Yes(())) => drop(reasons.insert(HealthReason::MisMatchedVolSize)),
@@ -103,14 +118,26 @@ mod tests {
     fn what_the_agent_reports_and_the_state_of_the_node_are_reasons() {
         let none = BTreeSet::new();
         let entries = [entry("DiskMissing")];
-        let judged = judge(Lasting::Yes(NodeReadiness::Ready), Reported::Entries(&entries), PromisedSize::Fits, &none);
+        let judged = judge(
+            Lasting::Yes(NodeReadiness::Ready),
+            Reported::Entries(&entries),
+            Watcher::InReport,
+            PromisedSize::Fits,
+            &none,
+        );
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], None));
-        let judged =
-            judge(Lasting::Yes(NodeReadiness::NotReady), Reported::Entries(&entries), PromisedSize::Fits, &none);
+        let judged = judge(
+            Lasting::Yes(NodeReadiness::NotReady),
+            Reported::Entries(&entries),
+            Watcher::InReport,
+            PromisedSize::Fits,
+            &none,
+        );
         assert_eq!(words(&judged), ["DiskMissing", "NodeNotReady"]);
         let judged = judge(
             Lasting::Yes(NodeReadiness::Ready),
             Reported::Entries(&[entry("CapacityAboveDevice")]),
+            Watcher::InReport,
             PromisedSize::Fits,
             &none,
         );
@@ -120,7 +147,10 @@ mod tests {
     #[test]
     fn while_nobody_knows_what_is_wrong_marks_stay_but_for_those_of_the_node() {
         let present = [HealthReason::NotMountPoint, HealthReason::NodeNotReady].into();
-        let judged = |node| words(&judge(Lasting::Yes(node), Reported::NotYet, PromisedSize::Fits, &present)).join(" ");
+        let judged = |node| {
+            words(&judge(Lasting::Yes(node), Reported::NotYet, Watcher::InReport, PromisedSize::Fits, &present))
+                .join(" ")
+        };
         assert_eq!(judged(NodeReadiness::Ready), "NotMountPoint");
         assert_eq!(judged(NodeReadiness::NotReady), "NotMountPoint NodeNotReady");
         assert_eq!(judged(NodeReadiness::Gone), "NotMountPoint NodeGone");
@@ -132,7 +162,8 @@ mod tests {
             [(vec![], vec![]), (vec![HealthReason::MisMatchedVolSize], vec!["MisMatchedVolSize"])]
         {
             let (ready, promise) = (Lasting::Yes(NodeReadiness::Ready), PromisedSize::Above(Lasting::In(WAIT)));
-            let judged = judge(ready, Reported::Entries(&[]), promise, &present.into_iter().collect());
+            let judged =
+                judge(ready, Reported::Entries(&[]), Watcher::InReport, promise, &present.into_iter().collect());
             assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
         }
     }
@@ -140,8 +171,13 @@ mod tests {
     #[test]
     fn a_node_that_has_just_changed_neither_marks_nor_unmarks() {
         for (present, expected) in [(vec![], vec![]), (vec![HealthReason::NodeNotReady], vec!["NodeNotReady"])] {
-            let judged =
-                judge(Lasting::In(WAIT), Reported::Entries(&[]), PromisedSize::Fits, &present.into_iter().collect());
+            let judged = judge(
+                Lasting::In(WAIT),
+                Reported::Entries(&[]),
+                Watcher::InReport,
+                PromisedSize::Fits,
+                &present.into_iter().collect(),
+            );
             assert_eq!((words(&judged), judged.due), (expected, Some(WAIT)));
         }
     }
@@ -149,9 +185,9 @@ mod tests {
     #[test]
     fn a_volume_without_an_object_is_missing_after_a_while() {
         let (ready, present) = (Lasting::Yes(NodeReadiness::Ready), [HealthReason::DiskMissing].into());
-        let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), PromisedSize::Fits, &present);
+        let judged = judge(ready, Reported::Absent(Lasting::In(WAIT)), Watcher::InReport, PromisedSize::Fits, &present);
         assert_eq!((words(&judged), judged.due), (vec!["DiskMissing"], Some(WAIT)));
-        let judged = judge(ready, Reported::Absent(Lasting::Yes(())), PromisedSize::Fits, &present);
+        let judged = judge(ready, Reported::Absent(Lasting::Yes(())), Watcher::InReport, PromisedSize::Fits, &present);
         assert_eq!((words(&judged), judged.due), (vec!["VolumeMissing"], None));
     }
 
@@ -159,11 +195,26 @@ mod tests {
     fn one_that_has_promised_too_much_for_a_while_is_marked_and_unmarked_when_it_fits() {
         let ready = Lasting::Yes(NodeReadiness::Ready);
         let judged = |promise| {
-            let judged = judge(ready, Reported::Entries(&[]), promise, &BTreeSet::new());
+            let judged = judge(ready, Reported::Entries(&[]), Watcher::InReport, promise, &BTreeSet::new());
             (words(&judged).join(" "), judged.due)
         };
         assert_eq!(judged(PromisedSize::Fits), (String::new(), None));
         assert_eq!(judged(PromisedSize::Above(Lasting::In(WAIT))), (String::new(), Some(WAIT)), "it may be growing");
         assert_eq!(judged(PromisedSize::Above(Lasting::Yes(()))), ("MisMatchedVolSize".to_owned(), None));
+    }
+
+    #[test]
+    fn an_agent_that_is_silent_adds_that_to_what_it_said_last_and_takes_nothing_back() {
+        let entries = [entry("NotMountPoint")];
+        let judged = |reported, watcher, present: &[HealthReason]| {
+            let (ready, present) = (Lasting::Yes(NodeReadiness::Ready), present.iter().cloned().collect());
+            words(&judge(ready, reported, watcher, PromisedSize::Fits, &present)).join(" ")
+        };
+        let silent = [HealthReason::AgentSilent];
+        assert_eq!(judged(Reported::Entries(&entries), Watcher::Silent, &[]), "NotMountPoint AgentSilent");
+        assert_eq!(judged(Reported::Entries(&entries), Watcher::Answers, &silent), "NotMountPoint");
+        assert_eq!(judged(Reported::NotYet, Watcher::Silent, &[]), "AgentSilent");
+        assert_eq!(judged(Reported::NotYet, Watcher::Answers, &silent), "", "it has not looked yet, and it speaks");
+        assert_eq!(judged(Reported::NotYet, Watcher::InReport, &silent), "AgentSilent", "there is nobody any more");
     }
 }

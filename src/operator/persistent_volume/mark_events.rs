@@ -40,9 +40,10 @@ impl MarkEvent {
         marked.chain(change.unmarked.iter().map(|mark| event("Unmark", mark))).collect()
     }
 
-    /// By which it is known whether it was refused.
+    /// By which it is known whether it was refused. That a mark comes and that it goes have one: of the two only the later
+    /// one is news.
     pub fn key(&self) -> String {
-        format!("{} {} {}", self.about.uid.as_deref().unwrap_or_default(), self.note.reason, self.mark)
+        format!("{} {}", self.about.uid.as_deref().unwrap_or_default(), self.mark)
     }
 }
 
@@ -50,23 +51,44 @@ impl MarkEvent {
 pub struct MarkEvents {
     writer: EventWriter,
     waiting: WaitingEvents,
+    /// One was not written in this pass: no other one is tried, as each may take as long as a request may.
+    are_refused: bool,
 }
 
 impl MarkEvents {
     pub fn new(writer: EventWriter) -> Self {
-        Self { writer, waiting: WaitingEvents::default() }
+        Self { writer, waiting: WaitingEvents::default(), are_refused: false }
+    }
+
+    /// From now on they are tried again.
+    pub fn begin_pass(&mut self) {
+        self.are_refused = false;
     }
 
     pub fn waiting(&self) -> impl Iterator<Item = Arc<MarkEvent>> {
         self.waiting.0.values().cloned()
     }
 
-    /// Writes one. If that fails, it waits.
-    pub async fn write(&mut self, event: &Arc<MarkEvent>) -> Result<(), OperatorError> {
+    /// Writes one that waits. False: it waits on.
+    pub async fn write_late(&mut self, event: &Arc<MarkEvent>) -> Result<bool, OperatorError> {
+        match self.waiting.has(event) {
+            true => self.write(event).await,
+            // A later one has taken its place, or is written.
+            false => Ok(true),
+        }
+    }
+
+    /// Writes one. If that fails, it waits. False: it waits, and was not tried.
+    pub async fn write(&mut self, event: &Arc<MarkEvent>) -> Result<bool, OperatorError> {
+        if self.are_refused {
+            self.waiting.after(event, false);
+            return Ok(false);
+        }
         // Events of one reason and action are one Event with a count, whatever their notes say.
         let written = self.writer.write(&event.about, &event.mark, &event.note).await;
+        self.are_refused = written.is_err();
         self.waiting.after(event, written.is_ok());
-        written
+        written.map(|()| true)
     }
 }
 
@@ -74,6 +96,10 @@ impl MarkEvents {
 struct WaitingEvents(BTreeMap<String, Arc<MarkEvent>>);
 
 impl WaitingEvents {
+    fn has(&self, event: &Arc<MarkEvent>) -> bool {
+        self.0.get(&event.key()).is_some_and(|waiting| Arc::ptr_eq(waiting, event))
+    }
+
     /// What came of a try.
     fn after(&mut self, event: &Arc<MarkEvent>, is_written: bool) {
         let key = event.key();
@@ -112,9 +138,6 @@ mod tests {
                 "Unmark PV successfully with annotation key: DiskFailing",
             ]
         );
-        let keys: Vec<String> = all.iter().map(|event| event.key()).collect();
-        assert_eq!(keys[0], "uid MarkPVSucceeded DiskMissing");
-        assert_eq!(keys[2], "uid UnmarkPVSucceeded DiskFailing");
         assert!(all.iter().all(|event| event.note.type_ == EventType::Normal), "{all:?}");
     }
 
@@ -133,5 +156,16 @@ mod tests {
         assert!(waiting.0.contains_key(&one.key()), "the first one keeps its place");
         waiting.after(&one, true);
         assert!(!waiting.0.contains_key(&one.key()));
+    }
+
+    #[test]
+    fn of_a_mark_that_comes_and_goes_only_the_last_event_waits_and_none_once_that_is_written() {
+        let mut waiting = WaitingEvents::default();
+        let (mark, unmark) = (&events("uid", &["DiskMissing"], &[])[0], &events("uid", &[], &["DiskMissing"])[0]);
+        waiting.after(mark, false);
+        waiting.after(unmark, false);
+        assert!(waiting.has(unmark) && !waiting.has(mark));
+        waiting.after(mark, true);
+        assert!(waiting.0.is_empty(), "the newest Event must say what holds: {waiting:?}");
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
 
 use super::mark_time;
 use crate::health::{HealthReason, REASONS};
@@ -35,6 +37,19 @@ pub fn is_mark(key: &str) -> bool {
 pub fn present(annotations: &BTreeMap<String, String>) -> BTreeSet<HealthReason> {
     let keys = annotations.keys().filter(|key| *key != FIRST_MARK_TIME && is_mark(key));
     keys.map(|key| HealthReason::from(key.clone())).collect()
+}
+
+/// Those that were written into this PersistentVolume: their time is written with them, and is not older than it. Others
+/// came with a copy of a manifest, or from a person.
+pub fn own(volume: &PersistentVolume) -> BTreeSet<HealthReason> {
+    let created = volume.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let written = volume.annotations().get(FIRST_MARK_TIME).and_then(|text| mark_time::read(text));
+    match (written, created) {
+        (None, _) => BTreeSet::new(),
+        // The API server's clock may be ahead.
+        (Some(written), Some(created)) if written + SKEW < created => BTreeSet::new(),
+        _ => present(volume.annotations()),
+    }
 }
 
 /// The time that one of these annotations says; `None`: none, or one that lies ahead, so that a clock was wrong.
@@ -86,7 +101,7 @@ pub fn change(
 
 #[cfg(test)]
 mod tests {
-    use super::super::judgement::{PromisedSize, Reported, judge};
+    use super::super::judgement::{PromisedSize, Reported, Watcher, judge};
     use super::super::object::Backing;
     use super::*;
     use crate::api::crd::HealthEntry;
@@ -191,7 +206,7 @@ mod tests {
                 },
             );
             let reported = Reported::Entries(&entries);
-            let judged = judge(Lasting::Yes(node), reported, PromisedSize::Fits, &BTreeSet::new());
+            let judged = judge(Lasting::Yes(node), reported, Watcher::InReport, PromisedSize::Fits, &BTreeSet::new());
             let reasons: Vec<HealthReason> = judged.reasons.into_iter().collect();
             let words = changed(&[], &reasons).map(|(_, events)| events).unwrap_or_default();
             let marks = row.faces().into_iter().filter_map(|face| match face {
@@ -200,6 +215,21 @@ mod tests {
             });
             assert_eq!(words, marks.collect::<Vec<_>>(), "{}", row.word);
         }
+    }
+
+    #[test]
+    fn marks_that_came_with_a_copy_or_from_a_person_are_not_those_of_this_volume() {
+        let own = |annotations: serde_json::Value, created: serde_json::Value| {
+            let metadata = serde_json::json!({"annotations": annotations, "creationTimestamp": created});
+            own(&serde_json::from_value(serde_json::json!({"metadata": metadata})).expect("a PersistentVolume")).len()
+        };
+        let since = |first: &str| serde_json::json!({"NotMountPoint": "yes", FIRST_MARK_TIME: first});
+        assert_eq!(own(since(NOW), BEFORE.into()), 1);
+        assert_eq!(own(since("2025-12-31T23:56:00Z"), BEFORE.into()), 1, "the API server's clock is ahead");
+        assert_eq!(own(since("2025-12-31T23:54:00Z"), BEFORE.into()), 0, "of another one, which it is a copy of");
+        assert_eq!(own(since("2025-12-31T23:54:00Z"), serde_json::Value::Null), 1, "it is not known how old it is");
+        assert_eq!(own(since("yes"), BEFORE.into()), 0);
+        assert_eq!(own(serde_json::json!({"NotMountPoint": "yes"}), BEFORE.into()), 0, "a person wrote it");
     }
 
     #[test]

@@ -3,15 +3,15 @@
 //!
 //! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
 //! wrong, Events, in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at, what PersistentVolumes say of PoolVolumes, and answers to what agents ask about PersistentVolumes. Only the leader does this. Annotations are
-//! all that it writes into a PersistentVolume, unless the administrator wants marked ones reserved (`reserve`).
+//! looks at, what PersistentVolumes say of PoolVolumes, and answers to what agents ask about
+//! PersistentVolumes. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the administrator wants marked ones reserved (`reserve`).
 //!
 //! ```text
 //! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
 //! open_questions (who is answered now) ─▶ answer (what is said to them) ─▶ answerer
 //! ```
 //!
-//! All but `monitor` and `answerer` are pure.
+//! All but `monitor`, `mark_events` and `answerer` are pure.
 
 mod answer;
 mod answerer;

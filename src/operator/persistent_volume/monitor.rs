@@ -108,6 +108,7 @@ impl Monitor {
     /// Returns when there is something to do even if nothing changes.
     async fn perform(&mut self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
         self.count(&plan);
+        self.events.begin_pass();
         let due = plan.due;
         let late = self.events.waiting().map(PlannedWrite::Event);
         let all = PlannedWrite::all_of(plan).into_iter().chain(late).collect();
@@ -129,14 +130,18 @@ impl Monitor {
             PlannedWrite::Marks(volume, change) => match self.note(self.write(volume, change).await) {
                 Some(Write::Done(())) => {
                     for event in MarkEvent::all_of(volume, change) {
-                        refusals.written(Some(event.key()), self.write_event(&event).await);
+                        let written = self.events.write(&event).await;
+                        refusals.written(Some(event.key()), self.is_written(written));
                     }
                     true
                 }
                 Some(Write::Changed) => true,
                 None => false,
             },
-            PlannedWrite::Event(event) => self.write_event(event).await,
+            PlannedWrite::Event(event) => {
+                let written = self.events.write_late(event).await;
+                self.is_written(written)
+            }
             PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
             PlannedWrite::WatchList(pool, list) => self.note(self.write_list(pool, list).await).is_some(),
             PlannedWrite::Volume(volume, change) => self.note(self.change(volume, change).await).is_some(),
@@ -229,9 +234,8 @@ impl Monitor {
         Ok(())
     }
 
-    async fn write_event(&mut self, event: &Arc<MarkEvent>) -> bool {
-        let written = self.events.write(event).await;
-        written.inspect_err(|error| self.metrics.failed(WORK, error)).is_ok()
+    fn is_written(&self, event: Result<bool, OperatorError>) -> bool {
+        event.inspect_err(|error| self.metrics.failed(WORK, error)).unwrap_or(false)
     }
 
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {

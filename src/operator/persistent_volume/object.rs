@@ -56,12 +56,21 @@ pub fn own(volume: &PersistentVolume) -> Option<VolumeId> {
 /// The parts that are read here. Of a PersistentVolume that is not watched, the name.
 pub fn needed(volume: PersistentVolume) -> PersistentVolume {
     let is_watched = backing(&volume).is_some();
-    let ObjectMeta { name, uid, resource_version, annotations, deletion_timestamp, .. } = volume.metadata;
+    let ObjectMeta { name, uid, resource_version, annotations, creation_timestamp, deletion_timestamp, .. } =
+        volume.metadata;
     let annotations = annotations.filter(|_| is_watched).map(|mut all| {
         all.retain(|key, _| marks::is_mark(key) || key == PROVISIONED_BY || key.starts_with(OUR_ANNOTATIONS));
         all
     });
-    let metadata = ObjectMeta { name, uid, resource_version, annotations, deletion_timestamp, ..ObjectMeta::default() };
+    let metadata = ObjectMeta {
+        name,
+        uid,
+        resource_version,
+        annotations,
+        creation_timestamp,
+        deletion_timestamp,
+        ..ObjectMeta::default()
+    };
     let spec = volume.spec.filter(|_| is_watched).map(|spec| PersistentVolumeSpec {
         csi: spec.csi.map(|CSIPersistentVolumeSource { driver, volume_handle, .. }| CSIPersistentVolumeSource {
             driver,
@@ -106,7 +115,9 @@ mod tests {
 
     fn volume(spec: Value) -> PersistentVolume {
         let annotations = json!({"NotMountPoint": "yes", "FirstMarkTime": "x", "other": "y", "localpool.dev/x": "z"});
-        let value = json!({"metadata": {"name": "v", "uid": "u", "annotations": annotations}, "spec": spec});
+        let metadata =
+            json!({"name": "v", "uid": "u", "annotations": annotations, "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let value = json!({"metadata": metadata, "spec": spec});
         serde_json::from_value(value).expect("a PersistentVolume")
     }
 
@@ -129,6 +140,7 @@ mod tests {
         ));
         let annotations: Vec<String> = kept.metadata.annotations.clone().unwrap_or_default().into_keys().collect();
         assert_eq!(annotations, ["FirstMarkTime", "NotMountPoint", "localpool.dev/x"]);
+        assert!(kept.metadata.creation_timestamp.is_some(), "older marks are those of another one");
         let spec = kept.spec.clone().expect("watched");
         assert!(spec.mount_options.is_none() && spec.capacity.is_some() && spec.storage_class_name.is_some());
         assert_eq!(backing(&kept), Some(Backing::Path("/x".into())));

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
-use super::judgement::{Judgement, PromisedSize, Reported, judge};
+use super::judgement::{Judgement, PromisedSize, Reported, Watcher, judge};
 use super::marks::{self, MarkChange};
 use super::object::{self, Backing};
 use super::reserve::{Reservation, ReservePolicy};
@@ -20,6 +20,7 @@ use crate::device::NodeName;
 use crate::health::HealthReason;
 use crate::operator::kube_node;
 use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::operator::pool::agent_life::silence;
 use crate::operator::steady::{Lasting, Steady};
 use crate::volume::VolumeId;
 
@@ -38,7 +39,8 @@ pub struct MarkPlan {
     pub reservations: Vec<(Arc<PersistentVolume>, Reservation)>,
     /// What the agents of these nodes look at from now on.
     pub watch_lists: Vec<(Arc<DevicePool>, WatchList)>,
-    /// How many of them no agent looks at, because the list of their node is full.
+    /// How many local PersistentVolumes no agent looks at: the list of their node is full, it has no agent, or their
+    /// affinity selects not one node.
     pub unwatched: i64,
     /// What is done about PoolVolumes.
     pub volumes: VolumePlan,
@@ -60,6 +62,16 @@ pub struct Planner {
     reserve: ReservePolicy,
 }
 
+/// What one pass has seen, besides what it plans.
+#[derive(Debug, Default)]
+struct Seen {
+    homes: BTreeSet<NodeName>,
+    absent: BTreeSet<VolumeId>,
+    above: BTreeSet<VolumeId>,
+    /// What the agent of each node looks at.
+    lists: BTreeMap<NodeName, Vec<WatchedVolume>>,
+}
+
 impl Planner {
     /// A node or a volume that changed counts after the grace, and a volume that no PersistentVolume names after ten
     /// times that.
@@ -72,54 +84,46 @@ impl Planner {
         let index = NodeIndex::of(&view.nodes);
         let by_name = view.nodes_by_name();
         let pools = view.pools_by_node();
-        let mut lists: BTreeMap<NodeName, Vec<WatchedVolume>> = BTreeMap::new();
-        let (mut plan, mut homes) = (MarkPlan::default(), BTreeSet::new());
-        let (mut absent, mut above) = (BTreeSet::new(), BTreeSet::new());
+        let (mut plan, mut seen) = (MarkPlan::default(), Seen::default());
         for persistent in &view.persistent {
             let Some(backing) = object::backing(persistent) else { continue };
+            let is_path = matches!(backing, Backing::Path(_));
             let volume = match &backing {
-                Backing::Volume(id) => view.volumes.get(id),
+                Backing::Volume(id) => view.volumes.get(id).map(Arc::as_ref),
                 Backing::Path(_) => None,
             };
-            let (Home::Node(home) | Home::Gone(home)) = index.home_of(persistent, volume.map(Arc::as_ref)) else {
-                continue;
-            };
+            let found = index.home_of(persistent, volume);
+            let pool = found.name().and_then(|home| pools.get(home).copied());
+            // The volumes of a deleted Node are marked for that.
+            plan.unwatched += i64::from(is_path && pool.is_none() && !matches!(found, Home::Gone(_)));
+            let (Home::Node(home) | Home::Gone(home)) = found else { continue };
             let node = self.node(&home, by_name.get(&home).copied(), now);
-            let reported = match (&backing, volume) {
-                (Backing::Volume(_), Some(volume)) => of_status(volume),
-                (Backing::Volume(id), None) if is_in_use(persistent) && !view.unread.contains(id) => {
-                    absent.insert(*id);
-                    Reported::Absent(self.absent.look(id, (), SignedDuration::ZERO, now.monotonic))
+            let (reported, watcher, promise) = match (&backing, pool) {
+                (Backing::Volume(id), _) => {
+                    let (reported, promise) = self.of_volume(persistent, *id, volume, view, &mut seen, now);
+                    (reported, Watcher::InReport, promise)
                 }
-                (Backing::Volume(_), None) => Reported::NotYet,
-                (Backing::Path(path), _) => pools.get(&home).map_or(Reported::NotYet, |pool| {
-                    let list = lists.entry(home.clone()).or_default();
-                    list.push(watch_list::entry(persistent, path, pool));
-                    of_path(persistent, pool)
-                }),
-            };
-            let promise = match (&backing, volume) {
-                (Backing::Volume(id), Some(volume)) if is_above(persistent, volume) => {
-                    above.insert(*id);
-                    PromisedSize::Above(self.above.look(id, (), SignedDuration::ZERO, now.monotonic))
+                (Backing::Path(path), Some(pool)) => {
+                    let entry = watch_list::entry(persistent, path, pool);
+                    seen.lists.entry(home.clone()).or_default().push(entry);
+                    (of_path(persistent, pool), watcher(pool), PromisedSize::Fits)
                 }
-                _ => PromisedSize::Fits,
+                (Backing::Path(_), None) => (Reported::NotYet, Watcher::InReport, PromisedSize::Fits),
             };
-            homes.insert(home);
-            let judgement = judge(node, reported, promise, &marks::present(persistent.annotations()));
+            seen.homes.insert(home);
+            let judgement = judge(node, reported, watcher, promise, &marks::present(persistent.annotations()));
             plan.take(persistent, &backing, &judgement, now.wall);
             if promise == PromisedSize::Above(Lasting::Yes(())) {
-                *plan.marked.entry(HealthReason::MisMatchedVolSize).or_default() += 1;
+                plan.count(&HealthReason::MisMatchedVolSize);
             }
-            if matches!(backing, Backing::Path(_)) {
-                for reason in judgement.reasons.iter().filter(|reason| reason.marks()) {
-                    *plan.marked.entry(reason.clone()).or_default() += 1;
-                }
-                let is_marked = judgement.reasons.iter().any(HealthReason::marks);
-                let reservation = self.reserve.decide(persistent, is_marked);
-                plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
+            if is_path {
+                judgement.reasons.iter().filter(|reason| reason.marks()).for_each(|reason| plan.count(reason));
             }
+            let is_marked = judgement.reasons.iter().any(HealthReason::marks);
+            let reservation = self.reserve.decide(persistent, is_marked);
+            plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
         }
+        let Seen { homes, absent, above, lists } = seen;
         plan.watch(&view.pools, lists);
         plan.volumes = self.volumes.plan(view, now.monotonic);
         plan.due = plan.due.into_iter().chain(plan.volumes.due).min();
@@ -127,6 +131,32 @@ impl Planner {
         self.absent.keep(|id| absent.contains(id));
         self.above.keep(|id| above.contains(id));
         plan
+    }
+
+    /// What is known of a volume of this driver, and whether its PersistentVolume promises more than it has.
+    fn of_volume<'v>(
+        &mut self,
+        persistent: &PersistentVolume,
+        id: VolumeId,
+        volume: Option<&'v PoolVolume>,
+        view: &View,
+        seen: &mut Seen,
+        now: Now,
+    ) -> (Reported<'v>, PromisedSize) {
+        match volume {
+            Some(volume) if is_above(persistent, volume) => {
+                seen.above.insert(id);
+                let lasting = self.above.look(&id, (), SignedDuration::ZERO, now.monotonic);
+                (of_status(volume), PromisedSize::Above(lasting))
+            }
+            Some(volume) => (of_status(volume), PromisedSize::Fits),
+            None if is_in_use(persistent) && !view.unread.contains(&id) => {
+                seen.absent.insert(id);
+                let lasting = self.absent.look(&id, (), SignedDuration::ZERO, now.monotonic);
+                (Reported::Absent(lasting), PromisedSize::Fits)
+            }
+            None => (Reported::NotYet, PromisedSize::Fits),
+        }
     }
 
     fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeReadiness> {
@@ -137,6 +167,10 @@ impl Planner {
 }
 
 impl MarkPlan {
+    fn count(&mut self, reason: &HealthReason) {
+        *self.marked.entry(reason.clone()).or_default() += 1;
+    }
+
     fn watch(&mut self, pools: &[Arc<DevicePool>], mut lists: BTreeMap<NodeName, Vec<WatchedVolume>>) {
         for pool in pools {
             let list = WatchList::of(lists.remove(&pool.node()).unwrap_or_default());
@@ -175,6 +209,12 @@ fn of_path<'a>(volume: &PersistentVolume, pool: &'a DevicePool) -> Reported<'a> 
     let mut found = pool.status.iter().flat_map(|status| &status.persistent_volumes);
     let found = found.find(|found| Some(&found.uid) == volume.metadata.uid.as_ref());
     found.map_or(Reported::NotYet, |found| Reported::Entries(&found.health))
+}
+
+/// The controller says in the DevicePool that the agent is silent. What is wrong with the node is known here.
+fn watcher(pool: &DevicePool) -> Watcher {
+    let is_silent = silence(pool).is_some_and(|ready| ready.reason == HealthReason::AgentSilent.word());
+    if is_silent { Watcher::Silent } else { Watcher::Answers }
 }
 
 /// Nobody deletes it: what is deleted goes from the disk before its PersistentVolume goes.

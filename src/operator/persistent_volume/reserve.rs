@@ -1,5 +1,5 @@
-//! Local PersistentVolumes of other provisioners that are marked and that nobody has bound are kept from being bound:
-//! their `spec.claimRef` names a claim that does not exist. Only if the administrator wants that.
+//! PersistentVolumes that are marked and that nobody has bound are kept from being bound, those of this driver and local
+//! ones of others: their `spec.claimRef` names a claim that does not exist. Only if the administrator wants that.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use serde_json::{Value, json};

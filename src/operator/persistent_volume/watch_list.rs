@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 
+use super::marks;
 use crate::api::crd::{DevicePool, DevicePoolSpec, WatchedVolume};
 use crate::api::quantity;
 use crate::claim::VolumeMode;
@@ -49,7 +50,7 @@ pub fn entry(volume: &PersistentVolume, path: &str, pool: &DevicePool) -> Watche
     let seen = seen.into_iter().any(|known| known.uid == uid && known.mount_point);
     let always = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| name.starts_with(MOUNTS_ALWAYS));
     // The DevicePool may have been deleted and made again.
-    let is_marked = volume.annotations().contains_key(HealthReason::NotMountPoint.word());
+    let is_marked = marks::own(volume).contains(&HealthReason::NotMountPoint);
     WatchedVolume {
         name,
         uid,
@@ -73,7 +74,9 @@ mod tests {
     use super::*;
 
     fn listed(annotations: Value, spec: Value, pool: Value) -> WatchedVolume {
-        let volume = json!({"metadata": {"name": "v", "uid": "u", "annotations": annotations}, "spec": spec});
+        let metadata =
+            json!({"name": "v", "uid": "u", "annotations": annotations, "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let volume = json!({"metadata": metadata, "spec": spec});
         let volume: PersistentVolume = serde_json::from_value(volume).expect("a PersistentVolume");
         let mut value = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"}, "spec": {}});
         value.as_object_mut().expect("an object").extend(pool.as_object().expect("an object").clone());
@@ -87,10 +90,14 @@ mod tests {
         let is_mounted = |annotations: Value, pool: Value| listed(annotations, plain.clone(), pool).mount_point;
         assert!(!is_mounted(json!({}), json!({})));
         assert!(is_mounted(json!({PROVISIONED_BY: "local-volume-provisioner-n-1234"}), json!({})));
-        assert!(is_mounted(json!({"NotMountPoint": "yes"}), json!({})), "it was one when it was marked");
+        let marked = |since: &str| json!({"NotMountPoint": "yes", "FirstMarkTime": since});
+        assert!(is_mounted(marked("2026-01-01T00:00:01Z"), json!({})), "it was one when it was marked");
+        assert!(!is_mounted(marked("2025-12-31T23:54:00Z"), json!({})), "another one was, which it is a copy of");
+        assert!(!is_mounted(json!({"NotMountPoint": "yes"}), json!({})), "a person wrote it");
         let no_more = WatchedVolume { mount_point: false, ..serde_json::from_value(known("u")).expect("one") };
         let by_person = json!({"spec": {"persistentVolumes": [no_more]}});
-        assert!(!is_mounted(json!({"NotMountPoint": "yes"}), by_person), "a person says that it need not be one");
+        let marked = marked("2026-01-01T00:00:01Z");
+        assert!(!is_mounted(marked, by_person), "a person says that it need not be one");
         assert!(!is_mounted(json!({PROVISIONED_BY: "rancher.io/local-path"}), json!({})));
         assert!(is_mounted(json!({}), json!({"spec": {"persistentVolumes": [known("u")]}})));
         assert!(is_mounted(json!({}), json!({"status": {"persistentVolumes": [known("u")]}})));

@@ -82,6 +82,9 @@ fn a_local_volume_made_by_hand_is_marked_when_it_is_unmounted_and_not_any_more_w
         assert!(marked["metadata"]["annotations"]["FirstMarkTime"].is_string(), "{marked}");
         assert_eq!(marked["spec"]["local"]["path"], mounted.path());
         look("LocalpoolLocalVolumeNotMounted", "kubectl").shows(&node, &[&volume, mounted.path()]).await;
+        let marked = look("LocalpoolPersistentVolumeMarked", "get pv");
+        marked.shows(&node, &[&volume, &node, mounted.path(), "NotMountPoint"]).await;
+        look("LocalpoolPersistentVolumeMarked", "get devicepools").shows(&node, &[&volume, "NotMountPoint"]).await;
         let metric = "localpool_controller_marked_persistent_volumes";
         space.until_served("controller", metric, &["\"NotMountPoint\""]).await;
         mounted.mount().await;

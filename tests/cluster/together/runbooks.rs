@@ -107,7 +107,7 @@ fn of_gone(space: &Space) -> [(&str, &str); 2] {
 }
 
 #[test]
-fn each_command_of_a_runbook_that_only_looks_works_and_answers_as_its_page_shows() {
+fn each_command_of_a_runbook_that_only_looks_works_and_has_the_heads_that_its_page_shows() {
     check(Needs::Machine, async |space| {
         let ended = AssertUnwindSafe(looked_at(space)).catch_unwind().await;
         // Also after a failure: with its finalizer the set would stay, and its namespace.

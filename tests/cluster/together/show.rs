@@ -113,7 +113,7 @@ const ASKED_FOR: [(&str, &str); 7] = [
     ("localpool_disk_unhealthy", "together/given_up.rs"),
     ("localpool_pool_unhealthy_disks", "together/given_up.rs"),
 ];
-/// Those of disks that say more of themselves than a loop device does: SCSI and NVMe, in the vm tier.
+/// Those of disks that say more of themselves than a loop device does, SCSI and NVMe: unit tests in `src/role` have them.
 const NOT_OF_LOOP: [&str; 5] = [
     "localpool_disk_errors_total",
     "localpool_disk_media_errors_total",

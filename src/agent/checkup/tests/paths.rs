@@ -20,7 +20,11 @@ fn watching() -> Node {
 }
 
 fn set(node: &Node, path: &str, mounted: Mounted) {
-    let (usage, filesystem) = (FsUsage::default(), FilesystemState::default());
+    set_filesystem(node, path, mounted, Some(FilesystemState::default()));
+}
+
+fn set_filesystem(node: &Node, path: &str, mounted: Mounted, filesystem: Option<FilesystemState>) {
+    let usage = FsUsage::default();
     let state = PathState::Directory { mounted, device_size: Some(1 << 30), usage, filesystem };
     node.host.mounts.set_path_state(Path::new(path), state);
 }
@@ -67,4 +71,21 @@ fn a_path_whose_device_answers_with_an_error_has_shut_down_and_what_this_process
     set(&node, "/mnt/one", Mounted::Whole);
     assert!(node.look());
     assert_eq!(found(&node), ["Healthy", "Healthy"]);
+}
+
+#[test]
+fn what_was_found_of_a_filesystem_stays_while_nobody_knows_it_and_it_is_mounted() {
+    let mut node = watching();
+    let mut look_at = |mounted, filesystem| {
+        set_filesystem(&node, "/mnt/one", mounted, filesystem);
+        node.look();
+        found(&node)[0].clone()
+    };
+    let shut_down = FilesystemState { is_shut_down: true, ..FilesystemState::default() };
+    assert_eq!(look_at(Mounted::Whole, None), "Healthy");
+    assert_eq!(look_at(Mounted::Whole, Some(shut_down)), "FilesystemShutDown");
+    assert_eq!(look_at(Mounted::Whole, None), "FilesystemShutDown");
+    assert_eq!(look_at(Mounted::Whole, None), "FilesystemShutDown");
+    assert_eq!(look_at(Mounted::Nothing, None), "NotMountPoint");
+    assert_eq!(look_at(Mounted::Whole, None), "Healthy", "another one may be mounted there now");
 }

@@ -84,6 +84,8 @@ fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persist
     let free = typed(ready(), Some(persistent("Available", "Retain", json!(null))));
     assert_eq!((free.len(), free[0].as_str()), (2, "kubectl delete pv pvc-1"));
     assert!(free[1].ends_with(&format!("-p '{ERASE}'")), "{free:?}");
+    let reserved = json!({"namespace": "localpool", "name": "localpool-marked-u"});
+    assert_eq!(typed(ready(), Some(persistent("Available", "Retain", reserved))), free, "that claim does not exist");
     let found = typed(in_phase(Phase::Found), None);
     assert_eq!(found, [format!("kubectl patch poolvolume {id} --type merge -p '{ERASE}'")]);
     for phase in [Phase::Deleting, Phase::Accepted] {

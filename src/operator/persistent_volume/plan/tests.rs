@@ -5,7 +5,8 @@ use super::*;
 use crate::api::crd::{
     CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, HealthEntry, PERSISTENT_VOLUME_ANNOTATION, Phase, VolumeOrder,
 };
-use crate::operator::volume::sample::in_phase;
+use crate::operator::persistent_volume::reserve::Reservation;
+use crate::operator::volume::sample::{in_phase, pool, status_condition};
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
 const GRACE: i64 = 60;
@@ -271,4 +272,95 @@ fn a_list_that_is_full_says_how_many_volumes_are_not_watched_and_they_are_counte
     let fewer = planner.plan(&view(&pool, all[..1000].to_vec()), at(2));
     let [(_, list)] = &fewer.watch_lists[..] else { panic!("{:?}", fewer.watch_lists) };
     assert_eq!((list.volumes.len(), list.omitted, fewer.unwatched), (1000, 0, 0));
+}
+
+/// The DevicePool of `n`, whose agent answers or does not for this reason, and has found this at the path of `v`.
+fn watching(silence: Option<&str>, found: &[&str]) -> DevicePool {
+    let mut pool = pool("n", [0; 3]);
+    let health: Vec<Value> =
+        found.iter().map(|reason| json!({"reason": reason, "severity": "Inaccessible", "message": ""})).collect();
+    let seen = json!({"name": "v", "uid": "v", "mountPoint": true, "health": health});
+    let ready = silence.map_or_else(
+        || status_condition("Ready", "True", "AgentReady", ""),
+        |why| status_condition("Ready", "Unknown", why, ""),
+    );
+    let status = pool.status.as_mut().expect("set");
+    status.persistent_volumes = vec![serde_json::from_value(seen).expect("what was found")];
+    status.conditions = vec![ready];
+    pool
+}
+
+#[test]
+fn a_local_volume_whose_agent_is_silent_says_so_beside_what_was_found_last() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+    let mut volume = (*local("v", affinity("kubernetes.io/hostname", &["n"]))).clone();
+    let mut plan = |pool: DevicePool, annotations: Value| {
+        volume.metadata.annotations = serde_json::from_value(annotations).expect("annotations");
+        let (persistent, nodes) = (vec![Arc::new(volume.clone())], vec![node("n", "n", "True")]);
+        planner.plan(&View { persistent, nodes, pools: vec![Arc::new(pool)], ..View::default() }, at(100))
+    };
+    let marked = |more: &[&str]| {
+        let marks = more.iter().map(|key| (*key, json!("yes")));
+        let times = [marks::FIRST_MARK_TIME, marks::UNUSABLE_SINCE].map(|key| (key, json!("2026-01-01T00:01:00Z")));
+        Value::Object(marks.chain(times).map(|(key, value)| (key.to_owned(), value)).collect())
+    };
+    let lost = ["NotMountPoint"];
+    assert_eq!(words(&plan(watching(None, &lost), json!({}))), ["v: NotMountPoint"]);
+    let silent = plan(watching(Some("AgentSilent"), &lost), marked(&lost));
+    assert_eq!(words(&silent), ["v: AgentSilent"]);
+    assert_eq!(silent.marked.get(&HealthReason::AgentSilent), Some(&1));
+    let both = ["NotMountPoint", "AgentSilent"];
+    assert_eq!(words(&plan(watching(Some("AgentSilent"), &lost), marked(&both))), [""; 0], "once");
+    assert_eq!(words(&plan(watching(Some("NodeNotReady"), &lost), marked(&both))), ["v: -AgentSilent"], "the node is");
+    assert_eq!(words(&plan(watching(None, &[]), marked(&both))), ["v: -NotMountPoint -AgentSilent"]);
+}
+
+#[test]
+fn a_local_volume_that_no_agent_looks_at_is_counted_until_its_node_has_one_or_is_gone() {
+    let unwatched = |affinity: Value, nodes: Vec<Arc<Node>>, pools: Vec<Arc<DevicePool>>| {
+        let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::Never);
+        let id = VolumeId::of_name("pvc-1");
+        let persistent = vec![local("v", affinity), own(id, "Bound")];
+        planner.plan(&View { persistent, nodes, pools, ..View::default() }, at(100)).unwatched
+    };
+    let (here, there) = (|| vec![node("n", "n", "True")], || affinity("kubernetes.io/hostname", &["n"]));
+    assert_eq!(unwatched(there(), here(), vec![]), 1, "no agent");
+    assert_eq!(unwatched(there(), here(), vec![Arc::new(watching(None, &[]))]), 0);
+    assert_eq!(unwatched(there(), vec![], vec![]), 0, "it is marked with NodeGone");
+    let two = vec![node("n", "n", "True"), node("m", "m", "True")];
+    assert_eq!(unwatched(affinity("zone", &["z"]), two, vec![Arc::new(watching(None, &[]))]), 1, "which of them?");
+    assert_eq!(unwatched(json!(null), here(), vec![Arc::new(watching(None, &[]))]), 1);
+}
+
+#[test]
+fn a_marked_volume_of_this_driver_that_nobody_has_is_reserved_too() {
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::In("space".to_owned()));
+    let mut volume = in_phase(Phase::Ready);
+    let id: VolumeId = volume.name_any().parse().expect("an id");
+    let mut reserved = |reasons: &[&str], persistent: &Arc<PersistentVolume>| {
+        let entry = |reason: &&str| HealthEntry {
+            reason: (*reason).to_owned(),
+            severity: String::new(),
+            message: String::new(),
+            since: None,
+        };
+        volume.status.as_mut().expect("set").health = reasons.iter().map(entry).collect();
+        let view = View {
+            persistent: vec![Arc::clone(persistent)],
+            volumes: [(id, Arc::new(volume.clone()))].into(),
+            nodes: vec![node("n", "n", "True")],
+            ..View::default()
+        };
+        planner.plan(&view, at(100)).reservations.into_iter().map(|(_, change)| change).collect::<Vec<_>>()
+    };
+    let free = own(id, "Available");
+    assert_eq!(reserved(&["DiskFailing"], &free), [Reservation::Begins]);
+    assert_eq!(reserved(&["DiskTemperature"], &free), [], "that is no mark");
+    assert_eq!(reserved(&["DiskFailing"], &own(id, "Bound")), []);
+    let mut kept = (*free).clone();
+    let claim = json!({"namespace": "space", "name": "localpool-marked-u"});
+    kept.spec.as_mut().expect("set").claim_ref = serde_json::from_value(claim).expect("a reference");
+    let kept = Arc::new(kept);
+    assert_eq!(reserved(&["DiskFailing"], &kept), []);
+    assert_eq!(reserved(&[], &kept), [Reservation::Ends]);
 }
