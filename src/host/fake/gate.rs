@@ -1,6 +1,10 @@
 //! A gate that makes operations hang on purpose: whoever passes waits until it is open again.
 
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longer than anything takes, also on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A gate that all operations of one thing pass.
 #[derive(Default)]
@@ -36,10 +40,14 @@ impl Gate {
         state.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 
-    /// Returns when somebody waits at it.
+    /// Returns when somebody waits at it. A test that waits for what never comes must end.
     pub fn until_somebody_waits(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_while(state, |state| state.waiting == 0));
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, |state| state.waiting == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(state.waiting > 0, "nobody waits at the gate");
     }
 
     /// How many operations wait at it now.

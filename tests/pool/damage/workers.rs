@@ -61,9 +61,9 @@ fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
 fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say_the_same() {
     let (_machine, platter, pool) = with_workers();
     pool.create(&request("one", BLOCK, 16 * MIB)).expect("made");
-    pool.delete(id("one")).expect("deleted");
-    // The erasure ends in a write of the tables.
+    // The erasure ends in a write of the tables. It begins with the deletion.
     platter.set_hangs_at(Some("zero"));
+    pool.delete(id("one")).expect("deleted");
     pool.kick();
     platter.until_somebody_waits();
     let answers = {
