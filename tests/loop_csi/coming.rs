@@ -113,7 +113,7 @@ async fn await_storage(client: &mut Client, wanted: Option<(StorageHealthErrorTy
         let entries = client.storage_health().await;
         let found: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.status(), entry.reason.as_str(), entry.message.matches("disk gpt-").count()))
+            .map(|entry| (entry.status(), entry.reason.as_str(), entry.message.matches(" is not there").count()))
             .collect();
         let wanted: Vec<_> = wanted.iter().map(|(status, disks)| (*status, "DiskMissing", *disks)).collect();
         if found == wanted { Ok(()) } else { Err(entries) }
