@@ -243,7 +243,7 @@ fn machine(folder: &Path, console: &Path) -> Command {
     // A parent that dies takes QEMU with it; the signal follows the thread that starts QEMU, which is the main one.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"]);
-    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,-erms", "-smp", "2", "-m", "2048"]);
+    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"]);
     command.args(["-nic", "none", "-no-reboot", "-kernel", &at("root/vmlinuz"), "-initrd", &at("root/initrd")]);
     command.args(["-append", KERNEL_LINE, "-serial", &format!("file:{}", console.display())]);
     command.args(["-qmp", &format!("unix:{},server=on,wait=off", at("qmp"))]);
