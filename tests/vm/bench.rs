@@ -87,6 +87,21 @@ impl Bench {
         }
     }
 
+    /// Pulls out the disks that no further check needs before the next power cut: each look of the driver at all devices
+    /// takes that much less time.
+    pub fn thin_out(&mut self) {
+        // The disks of a guest that stays up are there for the next run.
+        if !self.guest.is_own() {
+            return;
+        }
+        self.connection = None;
+        self.guest.run(&format!("systemctl stop csi-port {UNIT} 2>/dev/null || true"));
+        let idle: Vec<&Disk> = self.cases.iter().filter(|case| case.is_idle()).flat_map(|case| &case.disks).collect();
+        self.guest.unplug_all(&idle);
+        self.guest.run("udevadm settle");
+        println!("{} disks were pulled out", idle.len());
+    }
+
     /// A power cut; then the same disks, as `recabled` attaches them.
     pub fn boot_again(&mut self, recabled: impl FnOnce(&[Disk]) -> Vec<Disk>) {
         self.connection = None;

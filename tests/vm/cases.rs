@@ -26,7 +26,7 @@ pub struct Judged {
     pub set: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
     pub verdict: &'static str,
     /// A part of the reason.
@@ -87,6 +87,14 @@ impl Case {
 
     fn busy(self) -> Self {
         Self { is_busy: true, ..self }
+    }
+
+    /// Whether nobody uses its disks, neither the host nor a set: they are somebody's only by what is on them. Such disks
+    /// can be pulled out.
+    pub fn is_idle(&self) -> bool {
+        let is_idle = |judged: &Judged| judged.now.verdict == "Theirs" && judged.later == Some(judged.now);
+        let can_leave = |disk: &Disk| matches!(disk.bus, Bus::Nvme | Bus::Scsi | Bus::Virtio | Bus::Usb);
+        !self.is_busy && self.judged.iter().all(is_idle) && self.disks.iter().all(can_leave)
     }
 
     /// The script with the nodes of its disks.

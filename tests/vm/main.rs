@@ -75,6 +75,7 @@ fn all(bench: &mut Bench, report: &mut Report) {
     facts::check(bench, report);
     health::check(bench, report);
     members::check(bench, report);
+    bench.thin_out();
     tenants::check(bench, report);
     bare::check(bench, report);
     bad_sectors::check(bench, report);
