@@ -32,6 +32,11 @@ impl Tap {
         Self::of(Some(Method::POST), path, client)
     }
 
+    /// For requests that change a part of an object.
+    pub fn on_patches(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
+        Self::of(Some(Method::PATCH), path, client)
+    }
+
     fn of(method: Option<Method>, path: &'static str, client: &Client) -> (Arc<Self>, Client) {
         let (is_open, waiting) = (watch::Sender::new(true), watch::Sender::new(0));
         let tap = Arc::new(Self { method, path, requests: AtomicU64::new(0), is_open, waiting });

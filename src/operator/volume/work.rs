@@ -228,11 +228,16 @@ impl VolumeReconcile {
         // A patch keeps the fields that only a later version knows.
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         self.operator.count(|writes| &writes.volume);
+        let sent = self.known.list_count();
         match self.api().patch(&name, &PatchParams::default(), &patch).await {
-            Ok(_) => Ok(Requeue::Done),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Requeue::Done),
-            Err(error) => Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
+            Ok(left) if left.metadata.deletion_timestamp.is_some() && left.finalizers().is_empty() => {
+                self.known.forget(object);
+            }
+            Ok(left) => self.known.learn(left, sent),
+            Err(kube::Error::Api(status)) if status.code == 404 => self.known.forget(object),
+            Err(error) => return Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
         }
+        Ok(Requeue::Done)
     }
 
     async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, OperatorError> {
