@@ -20,7 +20,6 @@ use crate::events::events;
 use crate::leader::{lead, until};
 use crate::nodes::{make, offering, offers};
 use crate::sim::SimNode;
-use crate::tap::Tap;
 
 pub async fn order(stage: &Stage, node: &str, disk: &DiskId, order: Value) {
     let pools: Api<DevicePool> = Api::all(stage.client.clone());
@@ -38,7 +37,7 @@ pub async fn is_so(stage: &Stage, node: &str, state: OrderState, words: &str) ->
     .await
 }
 
-fn disk_of(node: &SimNode) -> DiskId {
+pub fn disk_of(node: &SimNode) -> DiskId {
     node.pool().disk_views()[0].id.clone()
 }
 
@@ -133,12 +132,12 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     node.kill().await;
 }
 
-fn is_found(object: &PoolVolume) -> bool {
+pub fn is_found(object: &PoolVolume) -> bool {
     object.status.as_ref().is_some_and(|status| status.phase == Phase::Found)
 }
 
 /// Waits until one Event says that the data of a volume is still there, and returns what it says.
-async fn not_erased(stage: &Stage, uid: &str) -> String {
+pub async fn not_erased(stage: &Stage, uid: &str) -> String {
     let find = async || events(stage, uid).await.into_iter().find(|(reason, _)| reason.starts_with("VolumeNotErased"));
     let (reason, note) = until("an Event that its data is still there", find).await;
     assert_eq!(reason, "VolumeNotErased x1", "{note}");
@@ -172,38 +171,6 @@ async fn a_deletion_ends_and_erases_nothing_on_a_disk_that_was_given_up_and_came
     assert_eq!(node.pool().disk_views()[0].erasing, 0);
     order(&stage, &name, &disk, json!("Adopt")).await;
     stage.see(volume, "found", is_found).await;
-    node.kill().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_that_has_ended_is_not_begun_again_while_the_watch_still_shows_its_object() {
-    let cluster = cluster!(shared);
-    let (stage, label, mut node) = offering(&cluster.client, 512).await;
-    let (name, disk) = (node.name.clone(), disk_of(&node));
-    let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
-    let platter = node.host.unplug("fake0").expect("it was there");
-    node.pool().nudge();
-    order(&stage, &name, &disk, json!("GiveUp")).await;
-    is_so(&stage, &name, OrderState::Done, "gave up").await;
-    node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
-    node.kill().await;
-    let (patches, client) = Tap::on_patches("/apis/localpool.dev/v1alpha1/poolvolumes", &cluster.client);
-    node.run(&client);
-    until("it is held", async || node.pool().volume(volume).ok().filter(|view| view.given_up)).await;
-    let uid = stage.see(volume, "there", |_| true).await.metadata.uid.expect("stored");
-    patches.set_open(false);
-    let look_again = async {
-        patches.waited_at().await;
-        // Each pass orders a look at every volume, and this one is made as soon as the deletion has ended.
-        node.pool().nudge();
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        patches.set_open(true);
-    };
-    let (deleted, ()) = tokio::join!(stage.volumes.delete(volume), look_again);
-    deleted.expect("nobody waits for the disk");
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    not_erased(&stage, &uid).await;
-    assert_eq!(patches.requests(), 1);
     node.kill().await;
 }
 

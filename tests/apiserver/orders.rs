@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use localpool::agent::{Reconciler, Run};
-use localpool::api::crd::{Phase, PoolVolume};
+use localpool::api::crd::{Intent, Phase, PoolVolume};
 use localpool::claim::{Rule, sample::rule};
 use localpool::device::{Owner, label::Layout};
 use localpool::host::{
@@ -28,6 +28,7 @@ use crate::leader::until;
 use crate::marks::monitor;
 use crate::nodes::{make, offering};
 use crate::sim::SimNode;
+use crate::tap::Tap;
 
 fn is_in(phase: Phase) -> impl Fn(&PoolVolume) -> bool {
     move |object| object.status.as_ref().is_some_and(|status| status.phase == phase)
@@ -99,6 +100,26 @@ async fn a_found_volume_is_erased_by_order_but_not_while_a_persistent_volume_nam
     let begun = Patch::Merge(json!({"spec": {"intent": "Delete", "order": "Erase"}}));
     stage.objects.patch(&kept.to_string(), &PatchParams::default(), &begun).await.expect("written");
     is_erased(&stage, &node, kept).await;
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_to_erase_that_is_taken_back_before_it_is_carried_out_erases_nothing() {
+    let cluster = cluster!(alone);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let id = found(&stage, &label, &node).await;
+    // Of one object, not the lists.
+    let (reads, client) = Tap::on_reads("/apis/localpool.dev/v1alpha1/poolvolumes/", &cluster.client);
+    reads.set_open(false);
+    let tapped = Stage::new(&client).await;
+    let _work = monitor(&tapped);
+    order(&stage, id, json!("Erase")).await;
+    reads.waited_at().await;
+    order(&stage, id, json!(null)).await;
+    reads.set_open(true);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let object = stage.objects.get(&id.to_string()).await.expect("it is there");
+    assert!(object.spec.intent == Intent::Keep && node.pool().volume(id).is_ok(), "{object:?}");
     node.kill().await;
 }
 

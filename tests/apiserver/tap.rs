@@ -32,6 +32,11 @@ impl Tap {
         Self::of(Some(Method::POST), path, client)
     }
 
+    /// For requests that read.
+    pub fn on_reads(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
+        Self::of(Some(Method::GET), path, client)
+    }
+
     /// For requests that change a part of an object.
     pub fn on_patches(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
         Self::of(Some(Method::PATCH), path, client)

@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
 /// The limit for the erasure of what a test deleted.
-const ERASED_WITHIN: Duration = Duration::from_secs(20);
+const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub struct Client {

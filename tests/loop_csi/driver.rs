@@ -18,7 +18,7 @@ use crate::lab::Lab;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_localpool");
 /// The limit for everything that has to happen by itself; if it takes longer, something has gone wrong.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// No call of a test may take longer.
 const LIMIT: Duration = Duration::from_secs(60);

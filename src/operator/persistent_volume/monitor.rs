@@ -29,9 +29,9 @@ use crate::operator::metrics::Metrics;
 use crate::operator::steady::GRACE;
 use crate::operator::store::Store;
 use crate::operator::stores::Stores;
-use crate::operator::volume::{abandon, erase};
+use crate::operator::volume::objects::VolumeApi;
+use crate::operator::volume::{AskedBy, erase_of, give_up, given_up_words};
 use crate::operator::write::{Write, patch, patch_status};
-use crate::volume::VolumeId;
 
 /// Changes come in bursts; a pass waits for the end of one. It looks at all PersistentVolumes, and has time.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -183,7 +183,7 @@ impl Monitor {
         let (api, name) = (Api::<PoolVolume>::all(self.client.clone()), volume.name_any());
         let what = format!("writing PoolVolume {name}");
         match change {
-            VolumeChange::CarryOut(order) => self.order(&name, *order).await,
+            VolumeChange::CarryOut(order) => self.order(volume, *order).await,
             VolumeChange::Conditions(all) => {
                 let change = json!({"metadata": exactly(volume), "status": {"conditions": all}});
                 patch_status(&api, &name, &what, change).await.map(|_| ())
@@ -195,12 +195,20 @@ impl Monitor {
         }
     }
 
-    /// Reads everything again from the API server before it does anything.
-    async fn order(&self, name: &str, order: VolumeOrder) -> Result<(), OperatorError> {
-        let Ok(id) = name.parse::<VolumeId>() else { return Ok(()) };
+    /// Reads the object again from the API server before it does anything: the order may have been taken back since the
+    /// watch showed it, or refused by our own last write.
+    async fn order(&self, volume: &PoolVolume, order: VolumeOrder) -> Result<(), OperatorError> {
+        let name = volume.name_any();
+        let live = VolumeApi::new(self.client.clone()).get(&name).await?;
+        let stands = |live: &PoolVolume| live.uid() == volume.uid() && live.spec.order == Some(order);
+        let Some(live) = live.filter(stands) else { return Ok(()) };
+        let client = self.client.clone();
         let lines = match order {
-            VolumeOrder::Erase => erase(self.client.clone(), id, Run::Real).await?,
-            VolumeOrder::Abandon => abandon(self.client.clone(), id, Run::Real).await?,
+            VolumeOrder::Erase => erase_of(client, live, AskedBy::Order, Run::Real).await?,
+            VolumeOrder::Abandon => {
+                give_up(client, &live, Run::Real).await?;
+                given_up_words(&live, None, Run::Real)
+            }
             // The agent does it.
             VolumeOrder::Adopt | VolumeOrder::Settle => Vec::new(),
         };

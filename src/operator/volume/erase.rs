@@ -5,34 +5,52 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::objects::VolumeApi;
-use super::order::{OrderFacts, OrderProgress, progress};
+use super::order::{OrderFacts, OrderProgress, is_refused, progress};
 use crate::agent::Run;
-use crate::api::crd::{Intent, VolumeOrder};
+use crate::api::crd::{Intent, PoolVolume, VolumeOrder};
 use crate::operator::client::within;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::{NodeObject, is_unclaimed};
 use crate::operator::write::Write;
 use crate::volume::VolumeId;
 
-/// Orders the erasure, or says what would be done. Refuses while a PersistentVolume names the volume, and while nobody
-/// can know that no PersistentVolume is about to.
+/// Who wants a volume erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedBy {
+    /// A person who types the verb decides now.
+    Verb,
+    /// An order that was refused stays refused.
+    Order,
+}
+
+/// Orders the erasure, or says what would be done.
 pub async fn erase(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>, OperatorError> {
+    match VolumeApi::new(client.clone()).get(&id.to_string()).await? {
+        Some(object) => erase_of(client, object, AskedBy::Verb, run).await,
+        None => Err(OperatorError::Refused(format!("there is no PoolVolume {id}"))),
+    }
+}
+
+/// The same for an object that was just read: if it changes meanwhile, nothing is done. Refuses while a
+/// PersistentVolume names the volume, and while nobody can know that no PersistentVolume is about to.
+pub async fn erase_of(
+    client: Client,
+    object: PoolVolume,
+    asked: AskedBy,
+    run: Run,
+) -> Result<Vec<String>, OperatorError> {
     let objects = VolumeApi::new(client.clone());
-    let name = id.to_string();
-    let Some(object) = objects.get(&name).await? else {
-        return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
-    };
+    let id = object.name_any();
     let node = object.spec.node.clone();
     let nodes: Api<Node> = Api::all(client);
     let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(&node)).await?;
     // By its handle alone: one for another node, or that a person wrote, names it too.
-    let named = objects.persistent_volume(&name).await?.map(|persistent| persistent.name_any());
+    let named = objects.persistent_volume(&id).await?.map(|persistent| persistent.name_any());
     let facts = OrderFacts {
         persistent_volume: named.as_deref(),
         unclaimed: is_unclaimed(&object),
         node: NodeObject::of(found),
-        // Who types the verb decides now.
-        refused: false,
+        refused: asked == AskedBy::Order && is_refused(&object),
     };
     match progress(&object, VolumeOrder::Erase, facts) {
         OrderProgress::Waits { message, .. }

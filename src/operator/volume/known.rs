@@ -3,8 +3,7 @@
 //! Takes in the watch of them, and the answers to the agent's own writes; gives out objects by id, and which volumes to
 //! look at.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Api;
 use kube::core::DeserializeGuard;
@@ -19,88 +18,48 @@ use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is ignored: localpool did not make it.
 #[derive(Clone)]
-pub struct KnownVolumes {
-    store: Store<PoolVolume>,
-    /// By name, the UIDs of objects that are gone, and that the watch may still show.
-    gone: Arc<Mutex<BTreeMap<String, String>>>,
-}
+pub struct KnownVolumes(Store<PoolVolume>);
 
 impl Default for KnownVolumes {
     fn default() -> Self {
-        Self { store: Store::new(|a, b| a == b), gone: Arc::default() }
+        Self(Store::new(|a, b| a == b))
     }
 }
 
 impl KnownVolumes {
     /// Whether they were listed once.
     pub fn is_complete(&self) -> bool {
-        self.store.changes().borrow().lists > 0
+        self.0.changes().borrow().lists > 0
     }
 
     /// Signals each list.
     pub fn relists(&self) -> Relists {
-        Relists { changes: self.store.changes(), last: 0 }
+        Relists { changes: self.0.changes(), last: 0 }
     }
 
-    /// The last state that could be read, of an object that is not known to be gone.
+    /// The last state that could be read.
     pub fn get(&self, id: VolumeId) -> Option<Arc<PoolVolume>> {
-        let object = self.store.get(&id.to_string())?;
-        (!is_of(&object, self.gone().get(&id.to_string()))).then_some(object)
+        self.0.get(&id.to_string())
     }
 
     /// Its object exists, but this version cannot read its present state.
     pub fn is_unread(&self, id: VolumeId) -> bool {
-        self.store.unread(&id.to_string()).is_some()
+        self.0.unread(&id.to_string()).is_some()
     }
 
     pub fn ids(&self) -> Vec<VolumeId> {
-        self.store.by_key().keys().filter_map(|key| key.as_str().parse().ok()).collect()
+        self.0.by_key().keys().filter_map(|key| key.as_str().parse().ok()).collect()
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
     pub fn list_count(&self) -> ListCount {
-        self.store.list_count()
+        self.0.list_count()
     }
 
     /// Takes in an object from the answer to our own request, which was sent after `sent` lists.
     pub fn learn(&self, object: PoolVolume, sent: ListCount) {
-        self.store.learn(object, sent);
+        self.0.learn(object, sent);
     }
-
-    /// Takes in that our own write ended an object. What it ordered is done: until the watch shows its end, it would
-    /// order it again, and by then something else may be on the disk.
-    pub fn forget(&self, object: &PoolVolume) {
-        if let (Some(name), Some(uid)) = (&object.metadata.name, &object.metadata.uid) {
-            self.gone().insert(name.clone(), uid.clone());
-        }
-    }
-
-    /// Takes in an event of the watch; gives out the volume to look at. An object that cannot be read is ignored; lists
-    /// are handled by `Relists`.
-    fn shown(&self, event: &StoreEvent<'_>) -> Option<VolumeId> {
-        // A list that was begun before the end of an object still has it, and then its deletion follows.
-        let is_shown = |name: &String, uid: &mut String| self.store.get(name).is_some_and(|it| is_of(&it, Some(uid)));
-        match event {
-            StoreEvent::Object(name) => name.as_str().parse().ok(),
-            StoreEvent::Gone(name) => {
-                self.gone().retain(is_shown);
-                name.as_str().parse().ok()
-            }
-            StoreEvent::List => {
-                self.gone().retain(is_shown);
-                None
-            }
-            StoreEvent::Unread => None,
-        }
-    }
-
-    fn gone(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn is_of(object: &PoolVolume, uid: Option<&String>) -> bool {
-    uid.is_some() && object.metadata.uid.as_ref() == uid
 }
 
 /// Signals each list.
@@ -126,8 +85,16 @@ impl Relists {
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
-    let on_event = |event: StoreEvent<'_>| known.shown(&event).into_iter().for_each(|id| operator.look_at(id));
-    keep_with_events(&known.store, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
+    let on_event = |event: StoreEvent<'_>| to_look_at(&event).into_iter().for_each(|id| operator.look_at(id));
+    keep_with_events(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
+}
+
+/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
+fn to_look_at(event: &StoreEvent<'_>) -> Option<VolumeId> {
+    match event {
+        StoreEvent::Object(name) | StoreEvent::Gone(name) => name.as_str().parse().ok(),
+        StoreEvent::List | StoreEvent::Unread => None,
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +143,7 @@ mod tests {
     async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<VolumeId> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
-        follow(&known.store, "PoolVolumes", events, decoded, |event| due.extend(known.shown(&event))).await;
+        follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(to_look_at(&event))).await;
         due
     }
 
@@ -281,34 +248,5 @@ mod tests {
         known.learn(read(A, "third", 9, "Ready"), known.list_count());
         take(&known, [Event::Delete(of_uid(A, "second", 8, "Ready"))]).await;
         assert_eq!((uid().as_deref(), known.is_unread(id(A))), (Some("third"), false));
-    }
-
-    #[tokio::test]
-    async fn an_object_that_our_own_write_ended_is_gone_at_once_and_its_successor_is_not() {
-        let known = KnownVolumes::default();
-        let uid = || known.get(id(A)).and_then(|object| object.metadata.uid.clone());
-        let first = |version| of_uid(A, "first", version, "Ready");
-        take(&known, list([first(3), object(B, 4, "Ready")])).await;
-        known.forget(&read(A, "first", 3, "Ready"));
-        assert_eq!((uid(), phase_of(&known, B)), (None, Some(Phase::Ready)));
-        // A watch that lags, and a list that was begun before.
-        take(&known, [Event::Apply(first(5))]).await;
-        take(&known, list([first(5), object(B, 4, "Ready")])).await;
-        assert_eq!(uid(), None);
-        take(&known, [Event::Delete(object(B, 6, "Ready"))]).await;
-        assert_eq!(uid(), None, "that was another one");
-        take(&known, [Event::Delete(first(7)), Event::Apply(of_uid(A, "second", 8, "Pending"))]).await;
-        assert_eq!(uid().as_deref(), Some("second"));
-        assert!(known.gone().is_empty());
-    }
-
-    #[tokio::test]
-    async fn an_end_that_the_watch_showed_before_the_answer_came_hides_no_successor() {
-        let known = KnownVolumes::default();
-        take(&known, list([of_uid(A, "second", 8, "Pending")])).await;
-        known.forget(&read(A, "first", 3, "Ready"));
-        assert!(known.get(id(A)).is_some());
-        take(&known, list([of_uid(A, "second", 8, "Pending")])).await;
-        assert!(known.gone().is_empty(), "nothing is kept for ever");
     }
 }

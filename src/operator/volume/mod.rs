@@ -46,4 +46,5 @@ mod work;
 
 pub use abandon::{abandon, give_up, given_up_words};
 pub use erase::erase;
+pub(in crate::operator) use erase::{AskedBy, erase_of};
 pub use manifest::{ClaimName, ManifestRequest, manifest};

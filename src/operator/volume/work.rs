@@ -14,8 +14,9 @@ use serde_json::json;
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
 use super::status::{self, Refusal};
-use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
+use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
+use crate::operator::client::within;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::event::EventNote;
 use crate::operator::event_queue::EventSubject;
@@ -59,6 +60,23 @@ pub(super) struct VolumeReconcile {
     pub pass: Arc<PassSummary>,
     pub id: VolumeId,
     pub not_made: Option<NotMade>,
+}
+
+/// Whether an object still orders what a watch showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LiveOrder {
+    Stands,
+    Changed,
+    Gone,
+}
+
+/// When an object ended for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ObjectEnd {
+    /// By this write.
+    Now,
+    /// It was gone.
+    Before,
 }
 
 impl VolumeReconcile {
@@ -123,10 +141,13 @@ impl VolumeReconcile {
             (VolumeAction::Wait, Some(object), _) => self.wait(&object, doubt).await,
             (VolumeAction::Delete, Some(object), _) => self.delete(&object).await,
             (VolumeAction::LetGo, Some(object), _) => {
-                if let (Some(_), Doubt::GivenUp(why)) = (&object.metadata.deletion_timestamp, &doubt) {
+                let ended = self.let_go(&object).await?;
+                if let (ObjectEnd::Now, Some(_), Doubt::GivenUp(why)) =
+                    (ended, &object.metadata.deletion_timestamp, &doubt)
+                {
                     self.report_not_erased(&object, why);
                 }
-                self.let_go(&object).await
+                Ok(Requeue::Done)
             }
             (VolumeAction::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
             (VolumeAction::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
@@ -177,6 +198,12 @@ impl VolumeReconcile {
 
     async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
+        match self.live_order(object).await? {
+            LiveOrder::Stands => {}
+            // The watch shows it later, and then there is another look.
+            LiveOrder::Gone => return Ok(Requeue::Done),
+            LiveOrder::Changed => return Ok(Requeue::Again),
+        }
         let id = self.id;
         let deleted = self
             .blocking(move |pool| {
@@ -195,10 +222,13 @@ impl VolumeReconcile {
             Ok(Change::Kept) => {
                 let disk = object.status.as_ref().and_then(|status| status.disk.as_ref());
                 let disk = disk.map_or_else(|| "its disk".to_owned(), |disk| format!("disk {disk}"));
-                self.report_not_erased(object, &format!("{disk} {WAS_GIVEN_UP}; the data stays on it"));
-                self.let_go(object).await
+                // Whoever reads it may adopt the disk at once, so by then nothing may order the erasure any more.
+                if let ObjectEnd::Now = self.let_go(object).await? {
+                    self.report_not_erased(object, &format!("{disk} {WAS_GIVEN_UP}; the data stays on it"));
+                }
+                Ok(Requeue::Done)
             }
-            Ok(Change::Done | Change::AlreadySo) => self.let_go(object).await,
+            Ok(Change::Done | Change::AlreadySo) => self.let_go(object).await.map(|_| Requeue::Done),
             Err(error) => {
                 let refusal = Refusal::of(&error, &self.operator.node);
                 tracing::warn!(volume = self.name(), error = refusal.message, "the volume cannot be deleted yet");
@@ -206,6 +236,18 @@ impl VolumeReconcile {
                 Ok(Requeue::Again)
             }
         }
+    }
+
+    /// Asks the API server whether an object still orders to erase the volume: the watch may lag behind our own last
+    /// write, or behind somebody who took the finalizer off to save the data.
+    async fn live_order(&self, object: &PoolVolume) -> Result<LiveOrder, OperatorError> {
+        let (name, sent) = (self.name(), self.known.list_count());
+        let live = within(&format!("reading PoolVolume {name}"), self.api().get_opt(&name)).await?;
+        let Some(live) = live.filter(|live| live.uid() == object.uid()) else { return Ok(LiveOrder::Gone) };
+        let ours = live.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+        let stands = ours && live.spec.intent == Intent::Delete && live.metadata.deletion_timestamp.is_some();
+        self.known.learn(live, sent);
+        Ok(if stands { LiveOrder::Stands } else { LiveOrder::Changed })
     }
 
     /// Its data may still be on the disk, wherever that is.
@@ -221,23 +263,18 @@ impl VolumeReconcile {
     }
 
     /// Removes our finalizer, so that the object is deleted.
-    async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
+    async fn let_go(&self, object: &PoolVolume) -> Result<ObjectEnd, OperatorError> {
         let name = self.name();
         let others: Vec<&String> = object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let metadata = json!({ "resourceVersion": object.resource_version(), "finalizers": others });
         // A patch keeps the fields that only a later version knows.
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         self.operator.count(|writes| &writes.volume);
-        let sent = self.known.list_count();
         match self.api().patch(&name, &PatchParams::default(), &patch).await {
-            Ok(left) if left.metadata.deletion_timestamp.is_some() && left.finalizers().is_empty() => {
-                self.known.forget(object);
-            }
-            Ok(left) => self.known.learn(left, sent),
-            Err(kube::Error::Api(status)) if status.code == 404 => self.known.forget(object),
-            Err(error) => return Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
+            Ok(_) => Ok(ObjectEnd::Now),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectEnd::Before),
+            Err(error) => Err(OperatorError::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
         }
-        Ok(Requeue::Done)
     }
 
     async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, OperatorError> {
