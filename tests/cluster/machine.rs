@@ -82,7 +82,11 @@ impl Machine {
     /// Releases a disk of one check. The data of its last volume is erased first.
     pub async fn remove(&self, cluster: &Cluster, disk: &Disk) {
         let path = disk.node.to_str().unwrap();
-        let release = async || cluster.try_agent(&["localpool", "disk", "release", path]).await;
+        let release = async || match cluster.try_agent(&["localpool", "disk", "release", path]).await {
+            // The answer to an earlier try was lost.
+            Err(why) if why.contains("is not in the pool: blank") => Ok(()),
+            other => other.map(drop),
+        };
         eventually(&format!("{path} is released"), SOON, release).await;
         disk.unmap().await;
         run("losetup", &["--detach", path]).await;
