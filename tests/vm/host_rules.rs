@@ -65,7 +65,8 @@ const OWNS: &str = r##"
     for try in {1..200}; do [[ -z $(ls $HOLDERS) ]] || break; sleep 1; done
     printf 'label: gpt\nsize=24M\nsize=24M\n' | sfdisk --quiet --wipe=always --wipe-partitions=always $OWN; udevadm settle
     for part in 1 2; do mkfs.ext4 -q -F ${OWN}$part; done; udevadm settle; mkdir -p /mnt/own-by-{uuid,hardware}
-    OPTIONS=nofail,x-systemd.device-timeout=200
+    # The disk is plugged in when the guest is up, which takes minutes beside other work.
+    OPTIONS=nofail,x-systemd.device-timeout=1200
     for file in $FILES; do echo '# Of the check' >>$file; done
     echo 'activation { auto_activation_volume_list = [ "guestvg", "tenantsvg" ] }' >>/etc/lvm/lvmlocal.conf
     lvmconfig activation/auto_activation_volume_list | grep -q guestvg
