@@ -96,10 +96,15 @@ impl Bench {
         }
         self.connection = None;
         self.guest.run(&format!("systemctl stop csi-port {UNIT} 2>/dev/null || true"));
-        let idle: Vec<&Disk> = self.cases.iter().filter(|case| case.is_idle()).flat_map(|case| &case.disks).collect();
-        self.guest.unplug_all(&idle);
+        let idle = self.idle();
+        self.guest.unplug_all(&idle.iter().collect::<Vec<_>>());
         self.guest.run("udevadm settle");
         println!("{} disks were pulled out", idle.len());
+    }
+
+    /// The disks that only their verdicts need.
+    pub fn idle(&self) -> Vec<Disk> {
+        self.cases.iter().filter(|case| case.is_idle()).flat_map(|case| case.disks.clone()).collect()
     }
 
     /// A power cut; then the same disks, as `recabled` attaches them.

@@ -25,11 +25,11 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 /// Any mount of the node makes a checkup due.
 const EVENT: &str = "mount -t tmpfs next /mnt; umount /mnt";
 
-/// What the scripts share: a user that writes and does not give up, and another mapping of a logical volume.
+/// What the scripts share: a user that writes again and again and does not give up, and another mapping of a logical volume.
 const SHARED: &str = r#"
     WRITER=writer${TARGET//\//-}
     again() {
-        systemd-run --quiet --collect --unit="$WRITER" bash -c "while :; do $1 || sleep 1; done"
+        systemd-run --quiet --collect --unit="$WRITER" bash -c "while :; do $1 || sleep 1; sleep 0.2; done"
         sleep 1
     }
     write() {

@@ -184,7 +184,9 @@ fn boots(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<String>) -> Scene 
         written.push(Written { tenant, id, serial, sum });
     }
     bench.guest.run("sync");
-    bench.boot_again(|all| all.iter().chain(disks.iter().filter(is_bare)).cloned().collect());
+    let idle = bench.idle();
+    let is_needed = |disk: &&Disk| idle.iter().all(|idle| idle.name != disk.name);
+    bench.boot_again(|all| all.iter().filter(is_needed).chain(disks.iter().filter(is_bare)).cloned().collect());
     // Once the host's own group and array are there, so is everything else that it starts by itself.
     bench.guest.run(
         "for try in {1..200}; do [[ -e /dev/guestvg/blank && -e /dev/md/running ]] && udevadm settle && exit; sleep 1; done
