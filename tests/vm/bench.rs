@@ -94,8 +94,8 @@ impl Bench {
         if !self.guest.is_own() {
             return;
         }
-        self.connection = None;
-        self.guest.run(&format!("systemctl stop csi-port {UNIT} 2>/dev/null || true"));
+        self.driver();
+        self.stop_driver();
         let idle = self.idle();
         self.guest.unplug_all(&idle.iter().collect::<Vec<_>>());
         self.guest.run("udevadm settle");

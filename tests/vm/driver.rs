@@ -75,9 +75,13 @@ impl Bench {
 
     /// Stops the driver and starts it again; everything mounted and published stays.
     pub fn driver_again(&mut self) {
+        self.stop_driver();
+        self.driver();
+    }
+
+    pub fn stop_driver(&mut self) {
         self.connection = None;
         self.guest.run("systemctl stop csi-port 2>/dev/null || true; systemctl stop localpool");
-        self.driver();
     }
 
     /// Calls the driver's CSI services, over one connection for as long as the guest is up.

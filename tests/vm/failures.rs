@@ -25,7 +25,8 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 /// Any mount of the node makes a checkup due.
 const EVENT: &str = "mount -t tmpfs next /mnt; umount /mnt";
 
-/// What the scripts share: a user that writes again and again and does not give up, and another mapping of a logical volume.
+/// What the scripts share: a user that writes again and again, and does not give up; and another mapping of a logical
+/// volume.
 const SHARED: &str = r#"
     WRITER=writer${TARGET//\//-}
     again() {
