@@ -13,6 +13,7 @@ use localpool_testing::{Running, found};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, AgentError};
+use crate::console;
 use crate::disks::{Bus, Disk};
 use crate::qmp::{Qmp, QmpError};
 
@@ -34,7 +35,7 @@ const STATE: &str = "
 
 /// By default Linux trusts no TSC here and reads the HPET, for which each reading leaves the emulated processor.
 const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigations=off tsc=reliable panic=-1 \
-    systemd.show_status=0 systemd.log_target=kmsg systemd.mask=systemd-binfmt.service";
+    sysrq_always_enabled=1 systemd.show_status=0 systemd.log_target=kmsg systemd.mask=systemd-binfmt.service";
 
 pub struct Guest {
     logs: PathBuf,
@@ -54,7 +55,8 @@ impl Guest {
         disks.iter().for_each(|disk| disk.make_image(&images));
         let mut ports = 0..PORTS;
         let mut sata_ports = 0..SATA_PORTS;
-        let mut command = machine(folder, &logs.join(format!("vm-console-{boots}.log")));
+        let console = logs.join(format!("vm-console-{boots}.log"));
+        let mut command = machine(folder, &console);
         for disk in disks {
             if let Some(blockdev) = disk.blockdev(&images) {
                 command.arg("-blockdev").arg(blockdev.to_string());
@@ -75,9 +77,12 @@ impl Guest {
         });
         let (agent, qmp) = connected.unwrap_or_else(|()| panic!("QEMU does not start: {}", said()));
         let mut guest = Self { logs: logs.to_owned(), machine: Some(machine), agent, qmp, images, boots };
-        guest.agent.run("mount -r /dev/disk/by-id/virtio-binary /opt", BOOT).unwrap_or_else(|error| {
-            panic!("the guest does not come up: {error}; its console is in {}", guest.logs.display());
-        });
+        if let Err(error) = guest.agent.run("mount -r /dev/disk/by-id/virtio-binary /opt", BOOT) {
+            panic!(
+                "the guest does not come up: {error}\n--- its console:\n{}",
+                console::asked(&mut guest.qmp, &console)
+            );
+        }
         guest
     }
 

@@ -15,6 +15,7 @@ mod cases;
 #[allow(dead_code, reason = "some requests are those of the loop tests alone")]
 mod client;
 mod compare;
+mod console;
 mod csi;
 mod disks;
 mod driver;
