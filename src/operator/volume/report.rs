@@ -41,8 +41,10 @@ impl VolumeReconcile {
                 _ => None,
             };
             let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
+            // No event tells of what somebody has unmounted.
+            let next = if trouble.is_some() { Requeue::Again } else { Requeue::Done };
             self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
-            return Ok(Requeue::Done);
+            return Ok(next);
         }
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
         if let (Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed, Some(record)) =
