@@ -202,8 +202,9 @@ fn serve(
             }
             Request::Verb(verb, reply) => {
                 let answer = agent.verb(&verb);
-                // An order is tried after each pass: one that waits must not make the next pass due.
-                look |= answer.is_ok() || !matches!(verb, Verb::Order { .. });
+                // An order is tried after each pass: one that waits must not make the next pass due. That of a volume
+                // comes as the verb that a person types.
+                look |= answer.is_ok() || !matches!(verb, Verb::Order { .. } | Verb::SettleVolume { .. });
                 let _ = reply.send(answer);
             }
         }
@@ -246,9 +247,9 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::agent::DiskTask;
+    use crate::agent::{DiskTask, Run};
     use crate::claim::{Filter, MinHealth, sample};
-    use crate::device::{DiskId, Owner};
+    use crate::device::{DiskId, Owner, VolumeId};
     use crate::host::{Geometry, Health, Host, fake::FakeHost};
     use crate::pool::Workers;
 
@@ -343,8 +344,14 @@ mod tests {
         let Counted { host: _, passes, agent_handle, thread } = counted();
         agent_handle.inventory().expect("it runs");
         let before = passes.load(Ordering::SeqCst);
-        for task in [DiskTask::Adopt, DiskTask::Release, DiskTask::GiveUp] {
-            let order = Verb::Order { disk: DiskId::named("gpt-elsewhere"), task };
+        let disk = DiskId::named("gpt-elsewhere");
+        let of_disk = [DiskTask::Adopt, DiskTask::Release, DiskTask::GiveUp].map(|task| {
+            let disk = disk.clone();
+            Verb::Order { disk, task }
+        });
+        let volume = VolumeId::from_u128(1);
+        let of_volume = Verb::SettleVolume { volume, keep: disk.to_string(), run: Run::Real };
+        for order in of_disk.into_iter().chain([of_volume]) {
             agent_handle.verb(order).expect("it runs").expect_err("there is no such disk");
             // It looks first if a pass is due.
             agent_handle.inventory().expect("it runs");

@@ -118,6 +118,16 @@ pub fn step(order: DiskOrder, view: Option<&DiskView>, on_it: &[String]) -> Orde
     }
 }
 
+/// Whether the object has the order: what a watch has shown may be over.
+pub fn is_ordered(order: &DiskOrderStatus, pool: &DevicePool) -> bool {
+    pool.spec.disks.get(&order.disk).is_some_and(|choice| choice.order == Some(order.order))
+}
+
+/// An order that is due while the API server does not say whether it stands.
+pub fn unconfirmed(why: &str) -> (OrderState, String) {
+    (OrderState::Waiting, format!("it is carried out when the API server says that it still stands: {why}"))
+}
+
 fn has_volumes(count: usize, on_it: &[String]) -> String {
     let mut named = on_it.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     if on_it.len() > NAMED {

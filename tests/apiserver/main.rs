@@ -37,6 +37,7 @@ mod set_status;
 mod silent;
 mod sim;
 mod stateful;
+mod taken_back;
 mod tap;
 mod tries;
 mod upgrade;

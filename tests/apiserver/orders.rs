@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt as _};
 use localpool::agent::{Reconciler, Run};
 use localpool::api::crd::{Intent, Phase, PoolVolume};
 use localpool::claim::{Rule, sample::rule};
-use localpool::device::{Owner, label::Layout};
+use localpool::device::{DiskId, Owner, label::Layout};
 use localpool::host::{
     Geometry, Host,
     fake::{FakeHost, Platter},
@@ -46,7 +46,7 @@ fn has_order(status: &str, reason: &str) -> impl Fn(&PoolVolume) -> bool {
     move |object| order_done(object) == expected
 }
 
-async fn order(stage: &Stage, id: VolumeId, order: Value) {
+pub async fn order(stage: &Stage, id: VolumeId, order: Value) {
     let patch = Patch::Merge(json!({"spec": {"order": order}}));
     stage.objects.patch(&id.to_string(), &PatchParams::default(), &patch).await.expect("a person may");
 }
@@ -58,7 +58,7 @@ fn refused_now(object: &PoolVolume) -> bool {
 }
 
 /// A volume whose object somebody deleted.
-async fn found(stage: &Stage, label: &str, node: &SimNode) -> VolumeId {
+pub async fn found(stage: &Stage, label: &str, node: &SimNode) -> VolumeId {
     let id = make(stage, label, &unique("pvc"), on(&node.name), 100).await.expect("there is room").id;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
@@ -196,11 +196,11 @@ async fn the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_objec
     node.kill().await;
 }
 
-/// A disk of the same node that has a volume of this name as well: it was made by an agent that knew nothing of the other
+/// Another disk of a node that has a volume of this name as well: it was made by an agent that knew nothing of the first
 /// disk.
-async fn second_disk(node: &SimNode, name: &str) -> Arc<Platter> {
+pub async fn copy(node: &SimNode, name: &str, serial: &str) -> (DiskId, Arc<Platter>) {
     let (host, owner) = (FakeHost::default(), Owner { cluster: "sim".to_owned(), node: node.name.as_str().into() });
-    host.add_disk("fake9", "SECOND", Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+    host.add_disk("fake9", serial, Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
     let host = Arc::new(host);
     let (machine, name) = (Arc::clone(&host) as Arc<dyn Host>, name.to_owned());
     let made = tokio::task::spawn_blocking(move || {
@@ -211,10 +211,10 @@ async fn second_disk(node: &SimNode, name: &str) -> Arc<Platter> {
         let (id, usage, selector) = (VolumeId::of_name(&name), WantedUsage::Block, Selector::default());
         let request =
             CreateRequest { id, name, required: MIB, limit: None, usage, parameters: BTreeMap::new(), selector };
-        pool.create(&request).expect("made");
+        pool.create(&request).expect("made").0.disk
     });
-    made.await.expect("no bug");
-    host.unplug("fake9").expect("it was there")
+    let disk = made.await.expect("no bug");
+    (disk, host.unplug("fake9").expect("it was there"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +225,7 @@ async fn a_volume_on_two_disks_is_on_the_one_that_a_person_orders_and_the_data_o
     let volume = make(&stage, &label, &pvc, on(&node.name), 100).await.expect("there is room").id;
     let right = node.pool().usable(volume).expect("usable").disk;
     node.kill().await;
-    let other = second_disk(&node, &pvc).await;
+    let (_, other) = copy(&node, &pvc, "SECOND").await;
     node.host.plug("fake1", "SECOND", other);
     node.run(&stage.client);
     let is_conflict = |object: &PoolVolume| {

@@ -42,6 +42,23 @@ fn an_order_is_carried_out_once_whoever_did_it_and_begins_again_when_it_changes(
 }
 
 #[test]
+fn an_order_stands_as_long_as_the_object_has_it_for_that_disk() {
+    let release: DiskOrderStatus = serde_json::from_value(status("Release", "Waiting")).expect("a status");
+    let stands = |disks: Value| is_ordered(&release, &pool(disks, json!([])));
+    assert!(stands(json!({"gpt-1": {"order": "Release"}, "gpt-2": {"order": "Adopt"}})));
+    let others = [
+        json!({}),
+        json!({"gpt-1": {}}),
+        json!({"gpt-1": {"cordon": true}}),
+        json!({"gpt-1": {"order": "GiveUp"}}),
+        json!({"gpt-1": {"order": "Drain"}, "gpt-2": {"order": "Release"}}),
+    ];
+    for disks in others {
+        assert!(!stands(disks.clone()), "{disks}");
+    }
+}
+
+#[test]
 fn what_can_lose_something_never_lies_in_wait_and_what_cannot_be_done_yet_does() {
     let id = DiskId::named("gpt-1");
     let refused = [

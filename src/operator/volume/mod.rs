@@ -3,7 +3,8 @@
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`,
 //! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `node_conditions` and `leftover` decide and are pure.
 //! `controller` and the leader do what they decide, through `objects`, where each write applies only to the state that
-//! was seen; `node_capacity` says which node is asked. On the node, `queue`, `work`, `make` and `report` do the work.
+//! was seen; `node_capacity` says which node is asked. On the node, `queue`, `work`, `make`, `report` and `settle` do the
+//! work.
 //!
 //! ```text
 //!  CSI ─▶ controller ─▶ objects ─▶ API server ─▶ agent of the node ─▶ pool
@@ -40,6 +41,8 @@ pub(in crate::operator) mod refused_modes;
 mod report;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
+mod settle;
+mod settle_orders;
 pub(in crate::operator) mod status;
 pub(in crate::operator) mod volume_health;
 mod work;

@@ -31,6 +31,14 @@ pub fn is_refused(volume: &PoolVolume) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.reason == NAMED)
 }
 
+/// Whether the API server still has the order that a watch has shown, which may be late: nobody has taken it back, changed
+/// it, called it done, or deleted the object.
+pub fn stands(shown: &PoolVolume, live: &PoolVolume) -> bool {
+    let is_kept = live.spec.intent == Intent::Keep && live.metadata.deletion_timestamp.is_none();
+    let is_same = live.spec.order == shown.spec.order && live.spec.keep == shown.spec.keep;
+    live.uid() == shown.uid() && is_kept && is_same && !is_done(live)
+}
+
 /// Whether the order was carried out.
 pub fn is_done(volume: &PoolVolume) -> bool {
     done(volume).is_some()
@@ -278,6 +286,43 @@ mod tests {
         assert_eq!(reason(of(&in_conflict(&volume))), "Done", "the next conflict is another one");
         volume.spec.keep = Some(DiskId::named("gpt-y"));
         assert_eq!(reason(of(&in_conflict(&volume))), "InConflict", "it is another order");
+    }
+
+    #[test]
+    fn an_order_stands_while_nobody_has_taken_it_back_changed_it_called_it_done_or_deleted_the_object() {
+        let shown = {
+            let mut shown = in_phase(Phase::Ready);
+            (shown.spec.order, shown.spec.keep) = (Some(VolumeOrder::Settle), Some(DiskId::named("gpt-x")));
+            shown
+        };
+        let live_with = |change: &dyn Fn(&mut PoolVolume)| {
+            let mut live = shown.clone();
+            change(&mut live);
+            stands(&shown, &live)
+        };
+        assert!(live_with(&|_| {}));
+        let others = |live: &mut PoolVolume| {
+            live.metadata.resource_version = Some("11".to_owned());
+            live.spec.size = Some(9 << 30);
+            let waits = status_condition(ORDER_DONE, "False", "InConflict", "");
+            live.status.as_mut().expect("set").conditions.push(waits);
+        };
+        assert!(live_with(&others), "that is not about the order");
+        let changes: [&dyn Fn(&mut PoolVolume); 7] = [
+            &|live| live.spec.order = None,
+            &|live| live.spec.order = Some(VolumeOrder::Adopt),
+            &|live| live.spec.keep = Some(DiskId::named("gpt-y")),
+            &|live| live.metadata.uid = Some("u2".to_owned()),
+            &|live| live.spec.intent = Intent::Delete,
+            &|live| *live = being_deleted(live.clone()),
+            &|live| {
+                let done = status_condition(ORDER_DONE, "True", "Done", "");
+                live.status.as_mut().expect("set").conditions.push(done);
+            },
+        ];
+        for (nth, change) in changes.into_iter().enumerate() {
+            assert!(!live_with(change), "the change {nth}");
+        }
     }
 
     #[test]

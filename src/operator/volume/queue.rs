@@ -13,6 +13,7 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::known::KnownVolumes;
+use super::settle_orders::SettleOrders;
 use super::work::{NotMade, Requeue, VolumeReconcile};
 use crate::operator::error::error_message;
 use crate::operator::node_context::{NodeOperator, PassSummary};
@@ -38,6 +39,7 @@ pub async fn keep(
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut queue = Queue::default();
     let mut lists = known.relists();
+    let settle_orders = SettleOrders::default();
     loop {
         let mut due = Vec::new();
         tokio::select! {
@@ -62,7 +64,8 @@ pub async fn keep(
         for id in due {
             let (config, pass) = (configs.borrow().clone(), Arc::clone(&last_pass));
             let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
-            let work = VolumeReconcile { operator, known, config, pass, id, not_made };
+            let settle_orders = settle_orders.clone();
+            let work = VolumeReconcile { operator, known, config, pass, id, not_made, settle_orders };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }

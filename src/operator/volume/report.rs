@@ -8,13 +8,12 @@ use super::order;
 use super::own::described_by;
 use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
-use super::work::{Requeue, VolumeReconcile};
-use crate::agent::{Run, Verb};
+use super::work::{Requeue, VolumeReconcile, unless_ordered};
 use crate::api::crd::{PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume, PoolVolumeStatus, VolumeOrder, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::pool_volume::{request, restored};
-use crate::pool::{Doubt, Pool, Standing, VolumeView, difference};
+use crate::pool::{Doubt, Standing, VolumeView, difference};
 
 impl VolumeReconcile {
     pub async fn report(
@@ -23,6 +22,7 @@ impl VolumeReconcile {
         view: Option<&VolumeView>,
         doubt: Doubt,
     ) -> Result<Requeue, OperatorError> {
+        self.settle_orders.take_in(self.id, object);
         let Some(view) = view else {
             self.write(object, status::missing(object, doubt.words())).await?;
             return Ok(Requeue::Done);
@@ -33,17 +33,18 @@ impl VolumeReconcile {
                 Phase::Found => Phase::Found,
                 _ => Phase::Ready,
             };
-            let trouble = match object.spec.order {
+            let (next, trouble) = match object.spec.order {
                 Some(VolumeOrder::Settle) if !order::is_done(object) => match self.settle(object).await? {
-                    Ok(()) => return Ok(Requeue::Again),
-                    Err(why) => Some(why),
+                    (next, None) => return Ok(next),
+                    waits => waits,
                 },
-                _ => None,
+                _ => (Requeue::Done, None),
             };
             let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
             self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
-            return Ok(Requeue::Done);
+            return Ok(next);
         }
+        self.settle_orders.end(self.id);
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
         if let (Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed, Some(record)) =
             (phase, &view.record)
@@ -106,10 +107,15 @@ impl VolumeReconcile {
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, OperatorError> {
         let is_named = object.annotation(PERSISTENT_VOLUME_ANNOTATION).is_some();
         let (phase, trouble) = match object.spec.order {
-            Some(VolumeOrder::Adopt) if !order::is_done(object) => match self.adopt().await {
-                Ok(()) => (Phase::Ready, None),
-                Err(error) => (Phase::Found, Some(error_message(&error))),
-            },
+            Some(VolumeOrder::Adopt) if !order::is_done(object) => {
+                if let Some(next) = unless_ordered(self.live(object).await?, |live| order::stands(object, live)) {
+                    return Ok(next);
+                }
+                match self.adopt().await {
+                    Ok(()) => (Phase::Ready, None),
+                    Err(error) => (Phase::Found, Some(error_message(&error))),
+                }
+            }
             Some(VolumeOrder::Adopt | VolumeOrder::Erase | VolumeOrder::Abandon | VolumeOrder::Settle) | None
                 if is_named =>
             {
@@ -123,30 +129,6 @@ impl VolumeReconcile {
         let status = status::ready(object, view, &self.operator.health.of_volume(view), phase);
         self.write(object, PoolVolumeStatus { message: trouble.or(status.message.clone()), ..status }).await?;
         Ok(if is_due { Requeue::Again } else { Requeue::Done })
-    }
-
-    /// Keeps the volume on the disk that a person names. Or why not: an order names a disk by its id alone, and one that has
-    /// the volume.
-    async fn settle(&self, object: &PoolVolume) -> Result<Result<(), String>, OperatorError> {
-        let Some(keep) = object.spec.keep.clone() else { return Ok(Err("spec.keep names no disk".to_owned())) };
-        let (id, disk) = (self.id, keep.clone());
-        let has_it = move |pool: &Pool| pool.volumes().iter().any(|view| view.id == id && view.disk == disk);
-        if !self.blocking(move |pool| has_it(pool)).await? {
-            return Ok(Err(format!(
-                "disk {keep} of spec.keep, which is to have the volume, does not have it, or is not there"
-            )));
-        }
-        let agent = self.operator.agent_handle.clone();
-        let verb = Verb::SettleVolume { volume: id, keep: keep.to_string(), run: Run::Real };
-        let answer = tokio::task::spawn_blocking(move || agent.verb(verb)).await;
-        Ok(match answer {
-            Ok(Ok(Ok(lines))) => {
-                tracing::warn!(volume = self.name(), "a person's order is carried out: {}", lines.join("; "));
-                Ok(())
-            }
-            Ok(Ok(Err(error))) => Err(chain(&error)),
-            Ok(Err(_)) | Err(_) => Err("the agent ends".to_owned()),
-        })
     }
 
     async fn adopt(&self) -> Result<(), OperatorError> {

@@ -1,7 +1,7 @@
 //! One look at one volume: does what `decide` says.
 //!
 //! Takes in what is known of the volume and the pool; writes its object and its disk. Each write carries the version
-//! that it was decided on. `make` makes a volume, `report` fills its object.
+//! that it was decided on. `make` makes a volume, `report` fills its object, `settle` ends a conflict.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::decide::{OnDisk, VolumeAction, decide};
 use super::known::KnownVolumes;
+use super::settle_orders::SettleOrders;
 use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
@@ -60,14 +61,7 @@ pub(super) struct VolumeReconcile {
     pub pass: Arc<PassSummary>,
     pub id: VolumeId,
     pub not_made: Option<NotMade>,
-}
-
-/// Whether an object still orders what a watch showed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LiveOrder {
-    Stands,
-    Changed,
-    Gone,
+    pub settle_orders: SettleOrders,
 }
 
 /// When an object ended for us.
@@ -198,11 +192,8 @@ impl VolumeReconcile {
 
     async fn delete(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let Ok(guard) = self.operator.locks.hold(self.id) else { return Ok(Requeue::Again) };
-        match self.live_order(object).await? {
-            LiveOrder::Stands => {}
-            // The watch shows it later, and then there is another look.
-            LiveOrder::Gone => return Ok(Requeue::Done),
-            LiveOrder::Changed => return Ok(Requeue::Again),
+        if let Some(next) = unless_ordered(self.live(object).await?, is_to_be_erased) {
+            return Ok(next);
         }
         let id = self.id;
         let deleted = self
@@ -238,16 +229,16 @@ impl VolumeReconcile {
         }
     }
 
-    /// Asks the API server whether an object still orders to erase the volume: the watch may lag behind our own last
-    /// write, or behind somebody who took the finalizer off to save the data.
-    async fn live_order(&self, object: &PoolVolume) -> Result<LiveOrder, OperatorError> {
+    /// The object as the API server has it, for right before what it orders is done: the watch may lag behind our own last
+    /// write, or behind somebody who took the order back. `None`: it is gone.
+    pub async fn live(&self, object: &PoolVolume) -> Result<Option<PoolVolume>, OperatorError> {
         let (name, sent) = (self.name(), self.known.list_count());
         let live = within(&format!("reading PoolVolume {name}"), self.api().get_opt(&name)).await?;
-        let Some(live) = live.filter(|live| live.uid() == object.uid()) else { return Ok(LiveOrder::Gone) };
-        let ours = live.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
-        let stands = ours && live.spec.intent == Intent::Delete && live.metadata.deletion_timestamp.is_some();
-        self.known.learn(live, sent);
-        Ok(if stands { LiveOrder::Stands } else { LiveOrder::Changed })
+        let live = live.filter(|live| live.uid() == object.uid());
+        if let Some(live) = &live {
+            self.known.learn(live.clone(), sent);
+        }
+        Ok(live)
     }
 
     /// Its data may still be on the disk, wherever that is.
@@ -309,4 +300,20 @@ impl VolumeReconcile {
         self.write(object, status).await?;
         Ok(Requeue::Done)
     }
+}
+
+/// Nothing is done, and this is when to look again, unless the object `stands` for the order that the watch showed.
+pub(super) fn unless_ordered(live: Option<PoolVolume>, stands: impl FnOnce(&PoolVolume) -> bool) -> Option<Requeue> {
+    match live.map(|live| stands(&live)) {
+        Some(true) => None,
+        Some(false) => Some(Requeue::Again),
+        // The watch shows it later, and then there is another look.
+        None => Some(Requeue::Done),
+    }
+}
+
+/// A person may have taken the finalizer off to save the data.
+fn is_to_be_erased(live: &PoolVolume) -> bool {
+    let ours = live.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    ours && live.spec.intent == Intent::Delete && live.metadata.deletion_timestamp.is_some()
 }
