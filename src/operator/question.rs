@@ -41,7 +41,7 @@ struct QuestionState {
 #[derive(Default)]
 struct Batch {
     wanted: Mutex<QuestionParts>,
-    answer: OnceLock<Result<PoolAnswer, String>>,
+    answer: OnceLock<Result<PoolAnswer, Arc<OperatorError>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,11 +90,11 @@ impl Questions {
             None => {
                 self.close(&batch);
                 let wanted = batch.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let answer = self.put(wanted).await.map_err(|error| error_message(&error));
+                let answer = self.put(wanted).await.map_err(Arc::new);
                 batch.answer.get_or_init(|| answer).clone()
             }
         };
-        answer.map_err(OperatorError::Refused)
+        answer.map_err(|error| OperatorError::Refused(error_message(&*error)))
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Arc<Batch>> {

@@ -80,7 +80,7 @@ fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
 /// The one pool that has the disk.
 async fn pool_of(pools: &Api<DevicePool>, disk: &DiskId) -> Result<DevicePool, OperatorError> {
     let known = pools_with(pools, disk).await?;
-    holder(disk, &known).cloned().map_err(OperatorError::Refused)
+    holder(disk, &known).cloned().map_err(|none| OperatorError::Refused(none.to_string()))
 }
 
 #[cfg(test)]

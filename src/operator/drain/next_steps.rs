@@ -7,11 +7,11 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::claim_pods::ClaimPods;
-use super::holder::{Holders, disk_status, no_disk, of_several};
+use super::holder::{Holders, NoHolder, disk_status, nodes};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
-use crate::device::DiskId;
+use crate::device::{DiskId, NodeName};
 use crate::operator::bytes::unsigned;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::persistent_volume::reserve::is_reservation;
@@ -35,33 +35,38 @@ impl Ordering {
     }
 }
 
+/// Why nobody can empty the disk.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDrained {
+    #[error(transparent)]
+    NoHolder(#[from] NoHolder),
+    #[error(
+        "disk {disk} is missing on node {node}, and nobody can empty it there; if it does not come back, give it up: \
+         {}",
+        order_line(node, disk, DiskOrder::GiveUp)
+    )]
+    Away { disk: DiskId, node: NodeName },
+    #[error("GiveUp is ordered for disk {disk} in DevicePool {pool}: remove that order first")]
+    GiveUpOrdered { disk: DiskId, pool: NodeName },
+}
+
 /// The pool that has the disk now, and whether the verb orders anything there; or why not.
-pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), String> {
+pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), NotDrained> {
     let Holders { here, missing } = Holders::of(disk, pools);
     let pool = match (&here[..], &missing[..]) {
         ([pool], _) => *pool,
-        ([], [missing, ..]) => {
-            let node = missing.name_any();
-            return Err(format!(
-                "disk {disk} is missing on node {node}, and nobody can empty it there; if it does not come back, give it \
-                 up: {}",
-                order_line(&node, disk, DiskOrder::GiveUp)
-            ));
-        }
+        ([], [missing, ..]) => return Err(NotDrained::Away { disk: disk.clone(), node: missing.node() }),
         ([], []) => {
             let left = pools.iter().find(|pool| order_status(pool, disk).is_some_and(took_out));
-            return left.map(|pool| (pool, Ordering::Left)).ok_or_else(|| no_disk(disk));
+            let none = || NoHolder::Unknown { disk: disk.clone() };
+            return Ok((left.ok_or_else(none)?, Ordering::Left));
         }
-        (several, _) => {
-            return Err(of_several(disk, several));
-        }
+        (several, _) => return Err(NoHolder::Several { disk: disk.clone(), nodes: nodes(several) }.into()),
     };
     match pool.spec.disks.get(disk).and_then(|choice| choice.order) {
         None | Some(DiskOrder::Adopt) => Ok((pool, Ordering::Due)),
         Some(order @ (DiskOrder::Drain | DiskOrder::Release)) => Ok((pool, Ordering::Already(order))),
-        Some(DiskOrder::GiveUp) => {
-            Err(format!("GiveUp is ordered for disk {disk} in DevicePool {}: remove that order first", pool.name_any()))
-        }
+        Some(DiskOrder::GiveUp) => Err(NotDrained::GiveUpOrdered { disk: disk.clone(), pool: pool.node() }),
     }
 }
 

@@ -155,7 +155,8 @@ fn an_order_that_empties_the_disk_is_not_replaced_and_one_that_gives_it_up_refus
     assert_eq!(ordered(json!("Adopt")), Ok(Ordering::Due));
     assert_eq!(ordered(json!("Drain")), Ok(Ordering::Already(DiskOrder::Drain)));
     assert_eq!(ordered(json!("Release")), Ok(Ordering::Already(DiskOrder::Release)));
-    assert!(ordered(json!("GiveUp")).expect_err("refused").contains("remove that order first"));
+    let refused = ordered(json!("GiveUp")).expect_err("refused").to_string();
+    assert!(refused.contains("remove that order first"), "{refused}");
     let again = &said(&pools(json!("Drain"))[0], &[], Run::Real)[1];
     assert_eq!(again, "Drain is ordered for it already, so it takes no new volumes; Waiting: m");
     let mut silent = pools(json!("Drain"));
@@ -174,10 +175,11 @@ fn the_node_that_has_the_disk_now_is_meant_and_a_disk_that_nobody_has_is_not_dra
     let pools = [missing(), pool("new", json!(null), json!({}))];
     assert_eq!(ordering(&disk(), &pools).expect("it is there").0.name_any(), "new");
     let away = [missing()];
-    assert!(ordering(&disk(), &away).expect_err("it is away").contains(r#""order":"GiveUp""#));
+    let why = |pools: &[DevicePool]| ordering(&disk(), pools).expect_err("nobody has it").to_string();
+    assert!(why(&away).contains(r#""order":"GiveUp""#));
     let both = [pool("a", json!(null), json!({})), pool("b", json!(null), json!({}))];
-    assert!(ordering(&disk(), &both).expect_err("which").contains("nodes a and b"));
-    assert!(ordering(&disk(), &[]).expect_err("none").contains("no DevicePool has a disk gpt-1"));
+    assert!(why(&both).contains("nodes a and b"));
+    assert!(why(&[]).contains("no DevicePool has a disk gpt-1"));
 }
 
 #[test]
