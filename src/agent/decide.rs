@@ -259,6 +259,19 @@ pub fn claims(chosen: Vec<ElectedClaim>, read: &ZeroCheck, rules: &[Rule], has: 
     stand.iter().filter(is_enough).cloned().map(Action::Claim).collect()
 }
 
+/// What looks free and is promised by another provisioner is theirs.
+pub fn with_promises(snapshot: &Snapshot, promises: &[Promise]) -> Snapshot {
+    let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
+    let judged = |device: &Device| {
+        let why = match device.verdict {
+            Verdict::Unclaimed => promised(promises, &device.raw, &all),
+            Verdict::Ours | Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
+        };
+        Device { verdict: why.map_or_else(|| device.verdict.clone(), Verdict::Theirs), ..device.clone() }
+    };
+    Snapshot { at: snapshot.at, devices: snapshot.devices.iter().map(judged).collect() }
+}
+
 /// What is on a disk may be the data of a volume that another provisioner gave out.
 pub fn wipes(chosen: Vec<ElectedWipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<Action> {
     let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
