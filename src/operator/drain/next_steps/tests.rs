@@ -9,6 +9,10 @@ fn disk() -> DiskId {
     DiskId::named(DISK)
 }
 
+fn id(volume: &PoolVolume) -> VolumeId {
+    volume.name_any().parse().expect("an id")
+}
+
 /// `more` is what the status of the disk has beside the rest.
 fn pool(node: &str, order: Value, more: Value) -> DevicePool {
     let mut status = json!({
@@ -46,7 +50,7 @@ fn said_with(
     let pools = [pool.clone()];
     let (pool, ordering) = ordering(&disk(), &pools).expect("it is there");
     let volumes: Vec<PoolVolume> = on_it.iter().map(|(volume, _)| volume.clone()).collect();
-    let named = on_it.iter().filter_map(|(volume, one)| Some((volume.name_any(), one.clone()?))).collect();
+    let named = on_it.iter().filter_map(|(volume, one)| Some((id(volume), one.clone()?))).collect();
     report(&DrainedDisk { disk: &disk(), pool, ordering, volumes: &volumes, named: &named, pods }, run)
 }
 
@@ -106,7 +110,7 @@ fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds
     let volume = in_phase(Phase::Ready);
     let claim: ClaimName = "d/data".parse().expect("a name");
     let named =
-        BTreeMap::from([(volume.name_any(), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
+        BTreeMap::from([(id(&volume), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
     assert_eq!(claims(std::slice::from_ref(&volume), &named), BTreeSet::from([claim.clone()]));
     let pod = json!({
         "metadata": {"name": "db-0"},
@@ -114,7 +118,7 @@ fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds
     });
     let mut pods = ClaimPods::default();
     pods.take_in(&[&claim], &[serde_json::from_value(pod).expect("a pod")]);
-    let on_it = [(volume.clone(), named.get(&volume.name_any()).cloned())];
+    let on_it = [(volume.clone(), named.get(&id(&volume)).cloned())];
     let has_one = pool("n", json!(null), json!({"volumes": 1}));
     let lines = said_with(&has_one, &on_it, Run::Dry, &Ok(pods));
     assert!(lines[2].ends_with(", claim d/data (used by pod db-0)"), "{lines:#?}");
@@ -131,7 +135,7 @@ fn a_name_that_no_object_can_have_gets_into_no_line_for_a_shell() {
     let bad = json!({"namespace": "d", "name": "x; reboot"});
     let lines = typed(in_phase(Phase::Ready), Some(persistent("Bound", "Delete", bad)));
     assert!(lines.iter().all(|line| !line.contains("reboot")), "{lines:?}");
-    let line = order_line("n", &DiskId::named("serial-a'b"), DiskOrder::Drain);
+    let line = order_line(&"n".into(), &DiskId::named("serial-a'b"), DiskOrder::Drain);
     assert!(line.contains(r"serial-a'\''b"), "{line}");
 }
 
