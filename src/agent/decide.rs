@@ -166,8 +166,8 @@ fn is_open_as(member: &Labelled, device: &Device) -> bool {
     member.is_usable && member.size == device.raw.whole_sectors() && is_same_device(device, &member.id, &member.raw)
 }
 
-/// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have
-/// given it the id of one.
+/// The places of the bare device with this id in the snapshot. A device that a tenant built on our disks does not
+/// count: the tenant may have given it that id.
 pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     let is_it = |device: &Device| {
         let is_built =
@@ -181,7 +181,7 @@ pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
 /// as they are.
 pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
-/// A member, as far as it matters whose it is.
+/// What decides to which set a member belongs, and whether it is released.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub id: DiskId,

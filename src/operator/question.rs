@@ -84,7 +84,7 @@ impl Questions {
             Arc::clone(&next)
         };
         let _turn = self.0.turn.lock().await;
-        // One who waited as well has asked for all.
+        // Another caller of this batch may have had the turn before, and asked for all of them.
         let answer = match batch.answer.get() {
             Some(answer) => answer.clone(),
             None => {
@@ -101,7 +101,7 @@ impl Questions {
         self.0.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who comes from now on is not in it any more.
+    /// Whoever asks from now on is in the next batch.
     fn close(&self, batch: &Arc<Batch>) {
         let mut next = self.next();
         if Arc::ptr_eq(&next, batch) {

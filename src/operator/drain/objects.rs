@@ -18,8 +18,8 @@ use crate::volume::DRIVER_NAME;
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
-/// Changes what the spec of a DevicePool says of a disk. The agent often writes the status meanwhile, and what another person
-/// writes meanwhile loses nothing by this; but another DevicePool of the same name is none that was seen.
+/// Changes what the spec of a DevicePool says of a disk. Others may write the object meanwhile: the agent its status,
+/// another person another part of its spec. All that they write stays. Another DevicePool of that name is not changed.
 pub async fn write_choice(
     pools: &Api<DevicePool>,
     pool: &DevicePool,
