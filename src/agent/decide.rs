@@ -1,9 +1,11 @@
 //! What a pass does, as values: all of its decisions. Pure.
 //!
 //! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
-//! their order. There are three decisions, and each takes into account what the one before made: which members come and
-//! go, to which sets the members belong (and which are released), and which of the elected disks are claimed and wiped.
-//! A disk that has just come back counts for its set, and one that has just been claimed is no other set's.
+//! their order. There are five decisions: which members come and go (`come_and_go`), to which sets members belong
+//! (`belong`), which of the elected disks are claimed (`claims`), whose content goes (`wipes`), and which members are
+//! released (`release`). They are separate, as each sees the pool as the actions of the one before have left it: a disk
+//! that has just come back counts for its set, nothing is wiped in a pass that has claimed a disk, and a disk that is
+//! released in this pass counted for its set in the election.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
