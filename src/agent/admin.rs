@@ -45,7 +45,7 @@ pub enum AdminError {
     Missing(DiskId),
     #[error("{disk} cannot be used now: {why}")]
     NotYet { disk: DiskId, why: String },
-    #[error("{disk} is missing, so nobody knows its slot; find it by what it was: {was}")]
+    #[error("{disk} is missing, so its slot is not known; look for {was}")]
     NotLocatable { disk: DiskId, was: String },
     #[error(
         "Linux knows no light of the slot of {} ({disk}): neither an enclosure, nor an LED of a PCIe port, nor an attention \

@@ -11,9 +11,9 @@ use super::pass_state::PassState;
 use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
-use crate::claim::{ElectedClaim, Election, Promise, Rule, SetOutcome, promised};
+use crate::claim::{ElectedClaim, Election, Promise, Rule, SetOutcome};
 use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware};
-use crate::host::{KernelName, RawDisk, chain};
+use crate::host::{KernelName, chain};
 
 mod election;
 mod error;
@@ -30,8 +30,9 @@ impl Reconciler {
             return (election.outcomes, ChosenWrong(false));
         }
         let promises = match self.leave_promised(snapshot, pass) {
-            Ok(Promised { all, on: 0 }) => all,
-            Ok(Promised { all, on: _ }) => {
+            Ok(Promised { all, snapshot: None }) => all,
+            Ok(Promised { all, snapshot: Some(judged) }) => {
+                *snapshot = judged;
                 election = self.elect(snapshot, &rules);
                 all
             }
@@ -58,24 +59,17 @@ impl Reconciler {
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks again, as no event of this
     /// machine tells of promises.
-    pub(super) fn leave_promised(
-        &mut self,
-        snapshot: &mut Snapshot,
-        pass: &mut PassState,
-    ) -> Result<Promised, TakeError> {
+    pub(super) fn leave_promised(&mut self, snapshot: &Snapshot, pass: &mut PassState) -> Result<Promised, TakeError> {
         let all = self.promises()?;
-        let raws: Vec<RawDisk> = snapshot.devices.iter().map(|device| device.raw.clone()).collect();
-        let raws: Vec<&RawDisk> = raws.iter().collect();
-        let mut on = 0;
-        for device in snapshot.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
-            if let Some(reason) = promised(&all, &device.raw, &raws) {
-                pass.again |= reason.may_pass();
-                pass.problems.insert(device.raw.name.clone(), reason.to_string());
-                device.verdict = Verdict::Theirs(reason);
-                on += 1;
-            }
+        let judged = decide::with_promises(snapshot, &all);
+        let mut is_other = false;
+        for (before, now) in snapshot.devices.iter().zip(&judged.devices) {
+            let (true, Verdict::Theirs(reason)) = (before.verdict != now.verdict, &now.verdict) else { continue };
+            pass.again |= reason.may_pass();
+            pass.problems.insert(now.raw.name.clone(), reason.to_string());
+            is_other = true;
         }
-        Ok(Promised { all, on })
+        Ok(Promised { all, snapshot: is_other.then_some(judged) })
     }
 
     /// What others promise of this node's disks, asked for by this pass or the one before. Nothing is taken where the
@@ -155,8 +149,8 @@ pub(super) struct ChosenWrong(pub bool);
 /// What others promise of this node's disks.
 pub(super) struct Promised {
     pub all: Vec<Promise>,
-    /// On how many devices that looked free.
-    pub on: usize,
+    /// What is elected on instead, if a device that looked free is promised.
+    pub snapshot: Option<Snapshot>,
 }
 
 /// Whether there is something that a set takes, would take, or has wiped.

@@ -1,9 +1,11 @@
 //! What a pass does, as values: all of its decisions. Pure.
 //!
 //! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
-//! their order. There are three decisions, and each takes into account what the one before made: which members come and
-//! go, to which sets the members belong (and which are released), and which of the elected disks are claimed and wiped.
-//! A disk that has just come back counts for its set, and one that has just been claimed is no other set's.
+//! their order. There are five decisions: which members come and go (`come_and_go`), to which sets members belong
+//! (`belong`), which of the elected disks are claimed (`claims`), whose content goes (`wipes`), and which members are
+//! released (`release`). They are separate, as each sees the pool as the actions of the one before have left it: a disk
+//! that has just come back counts for its set, nothing is wiped in a pass that has claimed a disk, and a disk that is
+//! released in this pass counted for its set in the election.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,8 +168,8 @@ fn is_open_as(member: &Labelled, device: &Device) -> bool {
     member.is_usable && member.size == device.raw.whole_sectors() && is_same_device(device, &member.id, &member.raw)
 }
 
-/// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have
-/// given it the id of one.
+/// The places of the bare device with this id in the snapshot. A device that a tenant built on our disks does not
+/// count: the tenant may have given it that id.
 pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     let is_it = |device: &Device| {
         let is_built =
@@ -181,7 +183,7 @@ pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
 /// as they are.
 pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
-/// A member, as far as it matters whose it is.
+/// What decides to which set a member belongs, and whether it is released.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub id: DiskId,
@@ -257,6 +259,19 @@ pub fn claims(chosen: Vec<ElectedClaim>, read: &ZeroCheck, rules: &[Rule], has: 
         has.contains_key(&claim.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
     };
     stand.iter().filter(is_enough).cloned().map(Action::Claim).collect()
+}
+
+/// What looks free and is promised by another provisioner is theirs.
+pub fn with_promises(snapshot: &Snapshot, promises: &[Promise]) -> Snapshot {
+    let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
+    let judged = |device: &Device| {
+        let why = match device.verdict {
+            Verdict::Unclaimed => promised(promises, &device.raw, &all),
+            Verdict::Ours | Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
+        };
+        Device { verdict: why.map_or_else(|| device.verdict.clone(), Verdict::Theirs), ..device.clone() }
+    };
+    Snapshot { at: snapshot.at, devices: snapshot.devices.iter().map(judged).collect() }
 }
 
 /// What is on a disk may be the data of a volume that another provisioner gave out.

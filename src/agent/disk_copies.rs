@@ -133,7 +133,7 @@ impl Reconciler {
         gone.map(|volume| format!("volume {volume} is not on it, and is given up")).collect()
     }
 
-    /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
+    /// Makes this device the disk, where several devices have the label of one. The others are its copies from then on.
     pub fn adopt_copy(&mut self, snapshot: &Snapshot, device: &Device, run: Run) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };

@@ -45,6 +45,51 @@ pub(super) struct Memory {
     pub healths: Healths,
 }
 
+/// How long a part believes what it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BelievedUntil {
+    /// Until the device has an event, or we write to it.
+    Write,
+    /// Until the device has an event.
+    Event,
+}
+
+/// A part that an event of a device concerns.
+trait Forgets {
+    /// A device or one of its partitions had an event, by kernel name.
+    fn changed(&mut self, name: &KernelName);
+
+    /// Events were lost: each device may have had one.
+    fn all_changed(&mut self);
+}
+
+/// By the methods that a part has for this.
+macro_rules! forgets {
+    ($($part:ty),+) => {
+        $(impl Forgets for $part {
+            fn changed(&mut self, name: &KernelName) {
+                <$part>::changed(self, name);
+            }
+
+            fn all_changed(&mut self) {
+                <$part>::all_changed(self);
+            }
+        })+
+    };
+}
+
+forgets!(Discovery, Watchlist, Remembered<()>, Blanks);
+
+impl Forgets for Healths {
+    fn changed(&mut self, name: &KernelName) {
+        self.reports().changed(name);
+    }
+
+    fn all_changed(&mut self) {
+        self.reports().all_changed();
+    }
+}
+
 impl Memory {
     pub fn new(owner: Owner, min_age: Duration) -> Self {
         Self {
@@ -59,24 +104,31 @@ impl Memory {
         }
     }
 
+    /// All that an event concerns. What was wiped is reported for as long as it is so.
+    fn parts_mut(&mut self) -> [(BelievedUntil, &mut dyn Forgets); 6] {
+        let Self { discovery, watch, wipes, wiped: _, last_wiped: _, refused, blanks, healths } = self;
+        [
+            (BelievedUntil::Write, discovery),
+            (BelievedUntil::Write, watch),
+            (BelievedUntil::Write, wipes),
+            (BelievedUntil::Event, refused),
+            (BelievedUntil::Event, blanks),
+            (BelievedUntil::Event, healths),
+        ]
+    }
+
     /// A device or one of its partitions had an event, by kernel name.
     pub fn changed(&mut self, name: &KernelName) {
-        self.discovery.changed(name);
-        self.watch.changed(name);
-        self.wipes.changed(name);
-        self.refused.changed(name);
-        self.blanks.changed(name);
-        self.healths.reports().changed(name);
+        for (_, part) in self.parts_mut() {
+            part.changed(name);
+        }
     }
 
     /// Events were lost: each device may have had one.
     pub fn all_changed(&mut self) {
-        self.discovery.all_changed();
-        self.watch.all_changed();
-        self.wipes.all_changed();
-        self.refused.all_changed();
-        self.blanks.all_changed();
-        self.healths.reports().all_changed();
+        for (_, part) in self.parts_mut() {
+            part.all_changed();
+        }
     }
 
     pub fn was_wiped(&mut self, path: PathBuf, words: String) {
@@ -95,8 +147,28 @@ impl Memory {
 
     /// What is on it was changed by us: its clocks start again.
     pub fn wrote(&mut self, name: &KernelName) {
-        self.discovery.changed(name);
-        self.watch.changed(name);
-        self.wipes.changed(name);
+        for (until, part) in self.parts_mut() {
+            if until == BelievedUntil::Write {
+                part.changed(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sample::disk;
+
+    #[test]
+    fn what_only_an_event_ends_outlasts_a_write_of_ours() {
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
+        let mut memory = Memory::new(owner, Duration::ZERO);
+        let raw = disk("sda");
+        memory.refused.keep(&raw, Duration::ZERO, ());
+        memory.wrote(&raw.name);
+        assert!(memory.refused.get(&raw).is_some());
+        memory.changed(&raw.name);
+        assert!(memory.refused.get(&raw).is_none());
     }
 }

@@ -12,7 +12,7 @@ use super::wipe::not_wiped;
 use crate::claim::Rule;
 use crate::device::{DiskId, Snapshot, label::SetRef};
 use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, timeout::TimeoutError};
-use crate::pool::{ApplyError, LabelledDisk, Member, StoreError};
+use crate::pool::{ApplyError, LabelledDisk, Member, PoolError, StoreError};
 
 /// Why the record of a member does not say of which set it is.
 #[derive(Debug, thiserror::Error)]
@@ -112,12 +112,13 @@ impl Reconciler {
             Member::Labelled(disk) => offer_on(disk, rule),
             Member::Filesystem(filesystem) => offer_on(&filesystem.carrier, rule),
             Member::Bare(device) => {
-                device.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                let locked = device.lock_within(SHORT_DEVICE_LOCK_TIMEOUT);
+                locked.map(|mut state| state.rule = rule).map_err(PoolError::from)
             }
         };
         if let Err(busy) = offered {
             pass.again = true;
-            pass.problems.extend(member.kernel_name().map(|name| (name, busy)));
+            pass.problems.extend(member.kernel_name().map(|name| (name, chain(&busy))));
         }
     }
 
@@ -132,6 +133,6 @@ impl Reconciler {
     }
 }
 
-fn offer_on(disk: &LabelledDisk, rule: Option<Arc<Rule>>) -> Result<(), String> {
-    disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|error| chain(&error))
+fn offer_on(disk: &LabelledDisk, rule: Option<Arc<Rule>>) -> Result<(), PoolError> {
+    disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(PoolError::from)
 }

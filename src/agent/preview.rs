@@ -1,6 +1,7 @@
 //! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
 use super::admin::AdminError;
+use super::claim::Promised;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Rule, SetOutcome};
@@ -10,8 +11,11 @@ use crate::host::chain;
 impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
-        let mut snapshot = self.look()?;
-        let note = self.leave_promised(&mut snapshot, &mut PassState::default()).err().map(|error| chain(&error));
+        let seen = self.look()?;
+        let (snapshot, note) = match self.leave_promised(&seen, &mut PassState::default()) {
+            Ok(Promised { all: _, snapshot }) => (snapshot.unwrap_or(seen), None),
+            Err(error) => (seen, Some(chain(&error))),
+        };
         let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();

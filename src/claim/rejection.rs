@@ -104,20 +104,20 @@ impl fmt::Display for Rejection {
             Self::Health(why) => why.fmt(f),
             Self::Released => f.write_str("released; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
-                f.write_str("it is known only by its path, so it cannot be used raw: another disk may have that path \
-                             after a reboot")
+                f.write_str("it is known only by its path, so it cannot be used without a label: another disk may have \
+                             that path after a reboot")
             }
             Self::NamedByBridge => f.write_str(
-                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; use a \
-                 layout with a label, which identifies the disk",
+                "it is on USB, so it cannot be used without a label: its bridge may give the same name to another \
+                 disk; use a layout with a label, which identifies the disk",
             ),
             Self::HoldsNoTable => f.write_str("it cannot have a partition table, and the set has a partitioningSpec"),
             Self::InSet(set) => write!(f, "the set {set} has it"),
             Self::OlderSet(set) => write!(f, "the older set {set} takes it"),
             Self::Full { most } => write!(f, "the set has reached its maxDeviceCount of {most}"),
-            Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
+            Self::AllNamed { most: 1 } => f.write_str("the LocalVolume already has a disk for its only path here"),
             Self::AllNamed { most } => {
-                write!(f, "the LocalVolume has a disk for each of its {most} paths here already")
+                write!(f, "the LocalVolume already has a disk for each of its {most} paths here")
             }
             Self::Renumbered { astray } => write!(
                 f,
@@ -126,7 +126,8 @@ impl fmt::Display for Rejection {
                 if *astray == 1 { "is" } else { "are" }
             ),
             Self::BelowMinimum { matching, least } => {
-                write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
+                let what = if *matching == 1 { "device matches" } else { "devices match" };
+                write!(f, "only {matching} {what}; the set's minDeviceCount is {least}")
             }
             Self::TooYoung(Ripeness::Waiting(remaining)) => {
                 write!(f, "seen too recently: it must stay unchanged for {} s more", remaining.as_secs_f64().ceil())

@@ -104,7 +104,7 @@ impl fmt::Display for NotWiped {
             Self::Blank => f.write_str("there is nothing on it"),
             Self::NotTheirs => f.write_str("localpool only wipes known content, and never a disk of a pool"),
             Self::InUse => f.write_str("a device in use is never wiped"),
-            Self::BadSort => f.write_str("its content is not the reason why it is not claimed"),
+            Self::BadSort => f.write_str("it is rejected for another reason than its content"),
             Self::HasPartitions => f.write_str("delete the partitions first, if nothing on them is needed"),
             Self::Promised => f.write_str("another provisioner offers it"),
             Self::Bare => f.write_str(

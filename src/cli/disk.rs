@@ -22,7 +22,7 @@ pub enum DiskCommand {
     Uncordon(OrderedDiskArgs),
     /// Order that a disk takes no new volumes, and print what is on it and what to delete; asks the cluster
     Drain(OrderedDiskArgs),
-    /// Turn on the light of the slot that a disk is in, if its enclosure has one, and print by what it is recognized
+    /// Turn on the light of the slot of a disk, if its enclosure has one, and print its model, serial number and path
     Locate(LocateArgs),
     /// Release a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
     Release(DiskArgs),

@@ -87,14 +87,14 @@ pub struct ControllerArgs {
     /// Directory that the sidecars mount as their identity
     #[arg(long, requires = "sidecar_service_account")]
     sidecar_token_dir: Option<PathBuf>,
-    /// Labels of the agents' pods, in the controller's namespace: a pod that is not ready tells that its agent is silent
+    /// Labels of the agents' pods, in the controller's namespace: if a pod is not ready, its agent counts as silent
     #[arg(long, default_value = "app.kubernetes.io/name=localpool,app.kubernetes.io/component=node")]
     agent_pods: String,
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: DeletedNodePolicy,
-    /// Keep marked PersistentVolumes that nobody has bound from being bound, those of this driver and local ones of other
-    /// provisioners: their claimRef names a claim that does not exist
+    /// Reserve marked, unbound PersistentVolumes, those of this driver and local ones of other provisioners: their
+    /// claimRef names a claim that does not exist
     #[arg(long, default_value_t = false, action = ArgAction::Set)]
     reserve_marked: bool,
     #[command(flatten)]
@@ -116,13 +116,13 @@ struct ReactionArgs {
     /// How long a volume must be unusable before that, at least 1m
     #[arg(long, default_value = "5m", value_parser = parse_recovery)]
     reaction_recover_after: SignedDuration,
-    /// How many volumes of the cluster are under way at once
+    /// How many lost volumes of the cluster to react to at once
     #[arg(long, default_value_t = 1)]
     reaction_at_once: usize,
-    /// How many volumes begin in an hour
+    /// How many reactions to begin in an hour
     #[arg(long, default_value_t = 4)]
     reaction_per_hour: usize,
-    /// While more of the nodes are bad, nothing begins
+    /// Begin no reaction while more of the nodes than this are bad
     #[arg(long, default_value = "10%", value_parser = parse_percent)]
     reaction_max_bad_nodes: u8,
 }
@@ -261,7 +261,7 @@ fn parse_mode(text: &str) -> Result<ReactionMode, String> {
 fn parse_recovery(text: &str) -> Result<SignedDuration, String> {
     let time = SignedDuration::try_from(parse_duration(text)?).map_err(|error| error.to_string())?;
     match time < SignedDuration::from_mins(1) {
-        true => Err(format!("{text} is shorter than 1m: a node that restarts may be away so long")),
+        true => Err(format!("{text} is shorter than 1m: a restarting node can be away that long")),
         false => Ok(time),
     }
 }

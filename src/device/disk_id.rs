@@ -64,7 +64,7 @@ impl DiskId {
         Self(text.into())
     }
 
-    /// Whether it is only the place where something is plugged in now: such a disk can be labelled, but not used raw.
+    /// Whether it is only the place where something is plugged in now: such a disk can be used with a label only.
     pub fn is_path(&self) -> bool {
         self.0.starts_with(PATH)
     }

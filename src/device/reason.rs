@@ -183,8 +183,8 @@ impl fmt::Display for Reason {
             }
             Self::OnGivenUp { below } => write!(
                 f,
-                "on {below}, which was given up with what the user of its volume wrote there; `localpool disk adopt \
-                 /dev/{below}` lets sets claim it, and `wipefs --all` blanks it if nobody needs it"
+                "on {below}, which was given up with its volume's data; `localpool disk adopt /dev/{below}` lets sets \
+                 claim it, and `wipefs --all` blanks it if nobody needs it"
             ),
             Self::LoopOverDevice { device } => {
                 write!(f, "a loop device over the block device {}: use that device instead", device.display())

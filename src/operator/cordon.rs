@@ -51,7 +51,7 @@ pub fn disks_found(
         true => ("InPool", "all disks of spec.disks are in this node's pool".to_owned()),
         false => {
             let named = named.join(", ");
-            ("NotInPool", format!("spec.disks names what is no disk of this node's pool: {named}{others}"))
+            ("NotInPool", format!("spec.disks names ids that are not in this node's pool: {named}{others}"))
         }
     };
     (!chosen.is_empty()).then(|| condition(before, "DisksFound", unknown.is_empty(), reason, message, None))

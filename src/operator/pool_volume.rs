@@ -211,8 +211,27 @@ pub fn refusal(object: &PoolVolume) -> Error {
         Some(VolumeReason::VolumeMissing) => Error::Precondition(words),
         // Its disk has a volume with this id that has no object.
         Some(VolumeReason::Differs) => Error::Exists(words),
-        _ if phase(object) == Phase::Failed => Error::Internal(words),
-        _ => Error::Exhausted(words),
+        Some(
+            VolumeReason::Cordoned
+            | VolumeReason::Stale
+            | VolumeReason::InUse
+            | VolumeReason::Found
+            | VolumeReason::DiskMissing
+            | VolumeReason::Conflict
+            | VolumeReason::NotDescribed
+            | VolumeReason::BeingZeroed
+            | VolumeReason::CannotGrow
+            | VolumeReason::NoSuchVolume
+            | VolumeReason::Locked
+            | VolumeReason::Internal
+            | VolumeReason::Other(_),
+        )
+        | None => match phase(object) {
+            Phase::Failed => Error::Internal(words),
+            Phase::Pending | Phase::Rejected | Phase::Accepted | Phase::Ready | Phase::Found | Phase::Deleting => {
+                Error::Exhausted(words)
+            }
+        },
     }
 }
 

@@ -41,7 +41,7 @@ struct QuestionState {
 #[derive(Default)]
 struct Batch {
     wanted: Mutex<QuestionParts>,
-    answer: OnceLock<Result<PoolAnswer, String>>,
+    answer: OnceLock<Result<PoolAnswer, Arc<OperatorError>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -84,24 +84,24 @@ impl Questions {
             Arc::clone(&next)
         };
         let _turn = self.0.turn.lock().await;
-        // One who waited as well has asked for all.
+        // Another caller of this batch may have had the turn before, and asked for all of them.
         let answer = match batch.answer.get() {
             Some(answer) => answer.clone(),
             None => {
                 self.close(&batch);
                 let wanted = batch.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let answer = self.put(wanted).await.map_err(|error| error_message(&error));
+                let answer = self.put(wanted).await.map_err(Arc::new);
                 batch.answer.get_or_init(|| answer).clone()
             }
         };
-        answer.map_err(OperatorError::Refused)
+        answer.map_err(|error| OperatorError::Refused(error_message(&*error)))
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Arc<Batch>> {
         self.0.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who comes from now on is not in it any more.
+    /// Whoever asks from now on is in the next batch.
     fn close(&self, batch: &Arc<Batch>) {
         let mut next = self.next();
         if Arc::ptr_eq(&next, batch) {

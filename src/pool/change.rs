@@ -7,6 +7,7 @@ use super::choose::NoPlace;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
+use super::plan::Adoption;
 use super::request::Change;
 use super::view::VolumeView;
 use crate::device::label::VolumeRecord;
@@ -109,7 +110,7 @@ impl Pool {
     pub fn adopt_volume(&self, id: VolumeId) -> Result<Change, PoolError> {
         let (member, change) = self.adoptable(id)?;
         if change == Change::Done {
-            member.set_found(id, false)?;
+            member.set_found(id, Adoption::Done)?;
             self.note(&member);
         }
         Ok(change)
@@ -147,7 +148,7 @@ impl Pool {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if record.found => Ok(()),
             Some(_) => {
-                member.set_found(id, true)?;
+                member.set_found(id, Adoption::Waits)?;
                 self.note(&member);
                 Ok(())
             }

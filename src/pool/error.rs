@@ -83,7 +83,11 @@ impl PoolError {
             Self::Bare(error) => matches!(error, BareError::Stuck { .. }),
             Self::Filesystem(error) => error.is_locked(),
             Self::Hangs { .. } => true,
-            _ => false,
+            Self::NoPlace(_) | Self::NoSet(_) | Self::WhichClass(_) | Self::Journal(_) => false,
+            Self::NoSuchVolume { .. } | Self::Differs { .. } | Self::CannotGrow { .. } | Self::InUse { .. } => false,
+            Self::Found { .. } | Self::NotDescribed { .. } | Self::BeingZeroed { .. } => false,
+            Self::DiskAway { .. } | Self::NotLookedAt { .. } | Self::VolumesNotRead { .. } => false,
+            Self::Conflict { .. } | Self::NotSettled { .. } => false,
         }
     }
 }

@@ -12,7 +12,9 @@ pub enum FilesystemError {
     Stuck { disk: DiskId, stuck: LockTimeout },
     #[error("the filesystem of disk {disk} has no room for it any more")]
     Taken { disk: DiskId },
-    #[error("the filesystem of the disk has what is no volume of the pool: {0}; move it away first")]
+    #[error(
+        "the filesystem of the disk contains files or folders that do not belong to the pool: {0}; move them away first"
+    )]
     Others(String),
     #[error("it is mounted at {0}")]
     Mounted(String),

@@ -16,7 +16,7 @@ use super::filesystem_error::FilesystemError;
 use super::journal::KnownDisk;
 use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
-use super::plan::{delete, describe_volume, formatted, give_other_id, grown, set_found};
+use super::plan::{Adoption, delete, describe_volume, formatted, give_other_id, grown, set_found};
 use super::view::{DiskView, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
@@ -214,9 +214,10 @@ impl Member {
     }
 
     /// Whether the volume waits for its adoption.
-    pub fn set_found(&self, id: VolumeId, found: bool) -> Result<(), PoolError> {
+    pub fn set_found(&self, id: VolumeId, adoption: Adoption) -> Result<(), PoolError> {
+        let found = adoption.waits();
         match self {
-            Self::Labelled(member) => Ok(member.change(|content| set_found(content, id, found))?),
+            Self::Labelled(member) => Ok(member.change(|content| set_found(content, id, adoption))?),
             Self::Filesystem(member) => Ok(member.change_record(id, |record| record.found = found)?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = found)?),
         }

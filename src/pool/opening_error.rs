@@ -14,7 +14,7 @@ pub enum OpeningError {
     Carrier(#[from] ApplyError),
     #[error("its partition table has no pool filesystem")]
     NoEntry,
-    #[error("its filesystem was made, and {found} is there now: it is not touched")]
+    #[error("its partition should hold localpool's filesystem, but holds {found}: it is not touched")]
     Other { found: String },
     #[error("{CONFIG} of its filesystem cannot be used: {why}; the filesystem is not touched")]
     Config { why: String },
@@ -24,7 +24,7 @@ pub enum OpeningError {
         "its filesystem has the record of volume {0}, which was there, and not its folder: look for it in lost+found"
     )]
     Lost(VolumeId),
-    #[error("its partition table is of before its filesystem was made, and volumes were made since: it is not touched")]
+    #[error("its partition table is older than its filesystem, and volumes were made since: it is not touched")]
     EarlierTable,
     #[error("something else is mounted at {0}: unmount it")]
     Occupied(PathBuf),

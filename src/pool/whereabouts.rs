@@ -101,7 +101,7 @@ impl Pool {
             let why = "was not read yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
         }
-        // One that was not read yet, or cannot be, is known to no journal that was lost.
+        // A journal that was lost does not name a filesystem that was not read yet, or that cannot be read.
         for member in self.members() {
             let Member::Filesystem(filesystem) = &member else { continue };
             let disk = &filesystem.carrier.id;

@@ -57,7 +57,7 @@ async fn a_disk_that_a_person_cordons_takes_no_new_volumes_and_an_id_that_is_no_
     patch(&stage, &node.name, json!({"disks": {"gpt-of-another-node": {"cordon": true}}})).await;
     patch(&stage, &node.name, json!({"disks": {&id: {"cordon": true}}})).await;
     let seen = status(&stage, &node.name, |status| is_cordoned(status) && disks_found(status).is_some()).await;
-    let words = "spec.disks names what is no disk of this node's pool: gpt-of-another-node";
+    let words = "spec.disks names ids that are not in this node's pool: gpt-of-another-node";
     assert_eq!(disks_found(&seen), Some(("False".to_owned(), words.to_owned())));
     assert_eq!(seen.disks[0].cordon.as_deref(), Some("a person has cordoned it"));
     let message = seen.disks[0].message.as_deref();

@@ -176,7 +176,8 @@ fn a_filesystem_that_is_not_the_one_that_was_made_is_not_touched() {
         made.expect("made");
     };
     let (formatted, _) = found_after(made);
-    let wanted = "its filesystem was made, and ext4 with UUID 00000000-0000-0000-0000-000000000005 is there now";
+    let wanted = "its partition should hold localpool's filesystem, but holds ext4 with UUID \
+                  00000000-0000-0000-0000-000000000005";
     assert!(formatted.contains(wanted), "{formatted}");
 }
 
@@ -224,7 +225,7 @@ fn a_filesystem_with_volumes_is_never_made_again_though_its_table_says_that_it_w
     earlier_table(&made, &before, &after, tail);
     let mut node = start(&host);
     let why = problem(&mut node, "fake0");
-    assert!(why.contains("its partition table is of before its filesystem was made"), "{why}");
+    assert!(why.contains("its partition table is older than its filesystem"), "{why}");
 }
 
 /// Both tables as they were before the filesystem was made.
@@ -254,7 +255,8 @@ fn a_disk_with_what_somebody_put_there_is_not_released() {
     root.make_folder(Path::new("volumes/of-a-person"), 0o700).expect("made");
     root.make_folder(Path::new("other"), 0o700).expect("made");
     let member = node.pool.members().remove(0);
-    assert!(words(node.pool.release(&member)).contains("what is no volume of the pool: other, volumes/of-a-person"));
+    let refused = words(node.pool.release(&member));
+    assert!(refused.contains("that do not belong to the pool: other, volumes/of-a-person"), "{refused}");
     assert!(node.pool.members()[0].is_usable(), "and it is used as before");
 }
 

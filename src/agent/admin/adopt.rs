@@ -69,20 +69,7 @@ impl Reconciler {
             };
         }
         if let Some(Member::Bare(member)) = member {
-            let Standing::NotReady(why) = member.shown().standing.clone() else {
-                return Err(refused("it is in this node's pool already".to_owned()));
-            };
-            let journal = self.pool().journal();
-            if let Some(reported) = journal.contradiction(&member.id) {
-                let has_volume = journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some());
-                // Of several volumes the other verb says which is there.
-                if has_volume || reported.volume.is_none() || !reported.others.is_empty() {
-                    return Err(refused(why));
-                }
-                // By this the person says that the PoolVolume is right.
-                return self.adopt_lost(&device, &member.id, reported, run);
-            }
-            return self.adopt_bare(&device, member, &why, run);
+            return self.adopt_bare_member(text, &device, member, run);
         }
         let held = member.filter(|member| member.cordon() == Some(Cordon::GivenUp));
         if let Some(member) = held.as_ref().and_then(Member::labelled) {
@@ -120,6 +107,31 @@ impl Reconciler {
             (Verdict::Unknown(why), _) => Err(refused(why.clone())),
             (Verdict::Foreign { .. }, None) => Err(refused("adopt its whole disk instead".to_owned())),
         }
+    }
+
+    /// A bare device of this node's pool.
+    fn adopt_bare_member(
+        &mut self,
+        text: &str,
+        device: &Device,
+        member: Arc<BareDevice>,
+        run: Run,
+    ) -> Result<Vec<String>, AdminError> {
+        let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
+        let Standing::NotReady(why) = member.shown().standing.clone() else {
+            return Err(refused("it is in this node's pool already".to_owned()));
+        };
+        let journal = self.pool().journal();
+        if let Some(reported) = journal.contradiction(&member.id) {
+            let has_volume = journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some());
+            // Of several volumes the other verb says which is there.
+            if has_volume || reported.volume.is_none() || !reported.others.is_empty() {
+                return Err(refused(why));
+            }
+            // By this the person says that the PoolVolume is right.
+            return self.adopt_lost(device, &member.id, reported, run);
+        }
+        self.adopt_bare(device, member, &why, run)
     }
 
     /// A bare device that is not ready: something is on it that is not what it was.

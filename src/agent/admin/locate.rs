@@ -43,11 +43,11 @@ impl Reconciler {
         let disk = DiskId::named(text);
         let known = self.pool().journal().known(|id| *id == disk).pop();
         let was = known.map_or_else(
-            || format!("it has no label: its id {disk} names its hardware"),
+            || format!("the hardware that its id {disk} names, as it has no label"),
             |(_, known)| {
                 let model = known.model.map(|model| format!("model {model}"));
                 let hardware = known.hardware.map(|id| format!("hardware {}", id.as_str()));
-                let was = [format!("it was {}", known.path.display()), Size(known.size).to_string()];
+                let was = [format!("the disk that was {}", known.path.display()), Size(known.size).to_string()];
                 was.into_iter().chain(model).chain(hardware).collect::<Vec<_>>().join(", ")
             },
         );

@@ -31,7 +31,7 @@ pub(in crate::agent) enum ClaimError {
     NotBlank,
     #[error(transparent)]
     Read(#[from] IoError),
-    #[error("it holds unrecognised data, and a raw device must read as zeros")]
+    #[error("it holds unrecognised data, and a bare device must read as zeros")]
     NotZeros,
     #[error(transparent)]
     Apply(#[from] ApplyError),

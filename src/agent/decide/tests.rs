@@ -195,6 +195,23 @@ mod takings {
     }
 
     #[test]
+    fn what_looks_free_and_is_promised_is_theirs_and_everything_else_is_as_it_was_seen() {
+        let used = || Verdict::Theirs(Reason::NoMedium);
+        let devices = vec![unclaimed("sda"), unclaimed("sdb"), Device { verdict: used(), ..unclaimed("sdc") }];
+        let seen = Snapshot { at: Duration::from_secs(7), devices };
+        let promise =
+            |path: &str| Promise { volume: "pv-1".to_owned(), provisioner: None, path: path.into(), device: None };
+        let verdicts = |promises: &[Promise]| {
+            let judged = with_promises(&seen, promises);
+            assert_eq!(judged.at, seen.at);
+            judged.devices.into_iter().map(|device| device.verdict).collect::<Vec<_>>()
+        };
+        let theirs = Verdict::Theirs(Reason::Promised { volume: "pv-1".to_owned(), provisioner: None });
+        assert_eq!(verdicts(&[promise("/dev/sda"), promise("/dev/sdc")]), [theirs, Verdict::Unclaimed, used()]);
+        assert_eq!(verdicts(&[]), [Verdict::Unclaimed, Verdict::Unclaimed, used()]);
+    }
+
+    #[test]
     fn a_disk_that_others_promise_keeps_what_is_on_it() {
         let snapshot = Snapshot { at: Duration::ZERO, devices: vec![unclaimed("sda"), unclaimed("sdb")] };
         let wipe = |name: &str| ElectedWipe { set: sample::rule("fast").set, name: name.into() };

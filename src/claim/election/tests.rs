@@ -474,7 +474,7 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
     assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
     let (is_wiped, words) = judged(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
-    assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");
+    assert!(!is_wiped && words.contains("not wiped: the LocalVolume already has a disk for its only path"), "{words}");
     let dry = Rule { dry_run: true, ..order.clone() };
     let (is_wiped, words) = judged(&[dry], &[], ripe());
     assert!(!is_wiped && words.contains("it would be wiped first"), "{words}");

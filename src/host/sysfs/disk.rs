@@ -41,7 +41,7 @@ impl Reader<'_> {
         let inherited = notes.into_words();
         let mut partitions: Vec<RawDisk> = entries
             .iter()
-            .filter_map(|name| Some((name, partition_number(entry, name)?)))
+            .filter_map(|name| Some((name, partition_number(&disk.name, &KernelName::of_sysfs(name))?)))
             .filter_map(|(name, number)| self.partition(&node, name, number, &disk, inherited.as_deref()))
             .collect();
         partitions.sort_by_key(|partition| match &partition.kind {
@@ -158,8 +158,8 @@ impl Reader<'_> {
 
 /// `3` of `sda3` in `sda` and of `nvme0n1p3` in `nvme0n1`; `None` for what is no partition, such as
 /// `mmcblk0boot0`, a disk of its own in the directory of `mmcblk0`.
-fn partition_number(disk: &str, entry: &str) -> Option<u32> {
-    let rest = entry.strip_prefix(disk)?;
+fn partition_number(disk: &KernelName, name: &KernelName) -> Option<u32> {
+    let rest = name.strip_prefix(disk.as_str())?;
     let digits = rest.strip_prefix('p').filter(|_| disk.ends_with(|c: char| c.is_ascii_digit())).unwrap_or(rest);
     digits.starts_with(|c: char| c.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
@@ -279,7 +279,8 @@ mod tests {
             ("sda", "sdap1", None),
             ("loop1", "loop1", None),
         ] {
-            assert_eq!(partition_number(disk, entry), number, "{entry}");
+            let [disk, name] = [disk, entry].map(KernelName::of_sysfs);
+            assert_eq!(partition_number(&disk, &name), number, "{entry}");
         }
     }
 }

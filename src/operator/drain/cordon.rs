@@ -62,7 +62,7 @@ fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
     let ordered = choice.and_then(|choice| choice.order).filter(|order| order.closes());
     let ordered = ordered.map(|order| format!("{order:?} is ordered for it"));
     let status = disk_status(pool, disk);
-    // What a person chose covers what else would cordon it, but for that it was given up.
+    // A person's choice replaces every other reason to cordon the disk, except that it was given up.
     let said = status.and_then(|status| status.cordon.clone());
     let said = said.filter(|words| chosen.is_none() && ordered.is_none() || words.starts_with(GIVEN_UP));
     let is_said = said.is_some();
@@ -80,7 +80,7 @@ fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
 /// The one pool that has the disk.
 async fn pool_of(pools: &Api<DevicePool>, disk: &DiskId) -> Result<DevicePool, OperatorError> {
     let known = pools_with(pools, disk).await?;
-    holder(disk, &known).cloned().map_err(OperatorError::Refused)
+    holder(disk, &known).cloned().map_err(|none| OperatorError::Refused(none.to_string()))
 }
 
 #[cfg(test)]

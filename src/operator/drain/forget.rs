@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::{all_of, named_by};
+use super::objects::{all_of, named_by, persistent_of};
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::NodeName;
@@ -43,7 +43,7 @@ pub async fn forget(client: Client, node: NodeName, run: Run) -> Result<Vec<Stri
     let mut lines = Vec::new();
     for volume in &volumes {
         give_up(client.clone(), volume, run).await.map_err(|error| after(&lines, error))?;
-        let persistent = named.get(&volume.name_any()).map(|persistent| persistent.name_any());
+        let persistent = persistent_of(volume, &named).map(|persistent| persistent.name_any());
         lines.extend(given_up_words(volume, persistent.as_deref(), run));
     }
     if let Some(pool) = pool {

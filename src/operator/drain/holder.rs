@@ -1,9 +1,20 @@
 //! Which DevicePool is meant by the id of a disk. Pure.
 
-use kube::ResourceExt as _;
-
 use crate::api::crd::{DevicePool, DiskState, DiskStatus};
-use crate::device::DiskId;
+use crate::device::{DiskId, NodeName};
+
+/// Why it is not known which DevicePool is meant.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoHolder {
+    #[error(
+        "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
+    )]
+    Unknown { disk: DiskId },
+    #[error("disk {disk} is missing on nodes {}: write into spec.disks of one DevicePool", listed(nodes))]
+    Missing { disk: DiskId, nodes: Vec<NodeName> },
+    #[error("disk {disk} is in the pools of nodes {}: one of them is a copy", listed(nodes))]
+    Several { disk: DiskId, nodes: Vec<NodeName> },
+}
 
 /// The pools that have a disk. One that moved is missing where it was.
 pub struct Holders<'p> {
@@ -21,15 +32,13 @@ impl<'p> Holders<'p> {
 }
 
 /// The one pool that has the disk, or is the only one that misses it.
-pub fn holder<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<&'p DevicePool, String> {
+pub fn holder<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<&'p DevicePool, NoHolder> {
     let Holders { here, missing } = Holders::of(disk, pools);
     match (&here[..], &missing[..]) {
         ([pool], _) | ([], [pool]) => Ok(pool),
-        ([], []) => Err(no_disk(disk)),
-        ([], several) => {
-            Err(format!("disk {disk} is missing on nodes {}: write into spec.disks of one DevicePool", nodes(several)))
-        }
-        (several, _) => Err(of_several(disk, several)),
+        ([], []) => Err(NoHolder::Unknown { disk: disk.clone() }),
+        ([], several) => Err(NoHolder::Missing { disk: disk.clone(), nodes: nodes(several) }),
+        (several, _) => Err(NoHolder::Several { disk: disk.clone(), nodes: nodes(several) }),
     }
 }
 
@@ -37,22 +46,17 @@ pub fn disk_status<'p>(pool: &'p DevicePool, disk: &DiskId) -> Option<&'p DiskSt
     pool.status.as_ref()?.disks.iter().find(|status| status.id == *disk)
 }
 
-pub fn of_several(disk: &DiskId, pools: &[&DevicePool]) -> String {
-    format!("disk {disk} is in the pools of nodes {}: one of them is a copy", nodes(pools))
+pub fn nodes(pools: &[&DevicePool]) -> Vec<NodeName> {
+    pools.iter().map(|pool| pool.node()).collect()
 }
 
-pub fn no_disk(disk: &DiskId) -> String {
-    format!(
-        "no DevicePool has a disk {disk}: `kubectl get devicepools -o yaml` lists the ids of all disks in status.disks"
-    )
-}
-
-fn nodes(pools: &[&DevicePool]) -> String {
-    pools.iter().map(|pool| pool.name_any()).collect::<Vec<_>>().join(" and ")
+fn listed(nodes: &[NodeName]) -> String {
+    nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt as _;
     use serde_json::json;
 
     use super::*;
@@ -77,9 +81,10 @@ mod tests {
         assert_eq!(of(&[missing.clone(), ready.clone()]), Ok("b".to_owned()));
         assert_eq!(of(&[sick.clone(), missing.clone()]), Ok("c".to_owned()));
         assert_eq!(of(std::slice::from_ref(&missing)), Ok("a".to_owned()));
-        assert!(of(&[ready, missing.clone(), sick]).is_err_and(|said| said.contains("b and c: one of them is a copy")));
-        let two = of(&[missing, pool("d", "Missing")]).expect_err("which of them?");
+        let both = of(&[ready, missing.clone(), sick]).expect_err("which of them?").to_string();
+        assert!(both.contains("b and c: one of them is a copy"), "{both}");
+        let two = of(&[missing, pool("d", "Missing")]).expect_err("which of them?").to_string();
         assert!(two.contains("missing on nodes a and d") && !two.contains("copy"), "{two}");
-        assert!(of(&[]).is_err_and(|said| said.contains("no DevicePool has a disk gpt-1")));
+        assert!(of(&[]).is_err_and(|none| none.to_string().contains("no DevicePool has a disk gpt-1")));
     }
 }

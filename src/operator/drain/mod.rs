@@ -28,7 +28,7 @@ use crate::device::DiskId;
 pub async fn drain(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>, OperatorError> {
     let pools: Api<DevicePool> = Api::all(client.clone());
     let known = pools_with(&pools, &disk).await?;
-    let (pool, ordering) = ordering(&disk, &known).map_err(OperatorError::Refused)?;
+    let (pool, ordering) = ordering(&disk, &known).map_err(|why| OperatorError::Refused(why.to_string()))?;
     // First of all, as new volumes come to the disk until then, and the lists below may take long.
     if ordering.is_due() && run == Run::Real {
         write_choice(&pools, pool, &disk, json!({"order": DiskOrder::Drain})).await?;

@@ -7,11 +7,12 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::claim_pods::ClaimPods;
-use super::holder::{Holders, disk_status, no_disk, of_several};
+use super::holder::{Holders, NoHolder, disk_status, nodes};
+use super::objects::persistent_of;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
-use crate::device::DiskId;
+use crate::device::{DiskId, NodeName, VolumeId};
 use crate::operator::bytes::unsigned;
 use crate::operator::error::{OperatorError, error_message};
 use crate::operator::persistent_volume::reserve::is_reservation;
@@ -35,33 +36,38 @@ impl Ordering {
     }
 }
 
+/// Why nobody can empty the disk.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDrained {
+    #[error(transparent)]
+    NoHolder(#[from] NoHolder),
+    #[error(
+        "disk {disk} is missing on node {node}, and nobody can empty it there; if it does not come back, give it up: \
+         {}",
+        order_line(node, disk, DiskOrder::GiveUp)
+    )]
+    Away { disk: DiskId, node: NodeName },
+    #[error("GiveUp is ordered for disk {disk} in DevicePool {pool}: remove that order first")]
+    GiveUpOrdered { disk: DiskId, pool: NodeName },
+}
+
 /// The pool that has the disk now, and whether the verb orders anything there; or why not.
-pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), String> {
+pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p DevicePool, Ordering), NotDrained> {
     let Holders { here, missing } = Holders::of(disk, pools);
     let pool = match (&here[..], &missing[..]) {
         ([pool], _) => *pool,
-        ([], [missing, ..]) => {
-            let node = missing.name_any();
-            return Err(format!(
-                "disk {disk} is missing on node {node}, and nobody can empty it there; if it does not come back, give it \
-                 up: {}",
-                order_line(&node, disk, DiskOrder::GiveUp)
-            ));
-        }
+        ([], [missing, ..]) => return Err(NotDrained::Away { disk: disk.clone(), node: missing.node() }),
         ([], []) => {
             let left = pools.iter().find(|pool| order_status(pool, disk).is_some_and(took_out));
-            return left.map(|pool| (pool, Ordering::Left)).ok_or_else(|| no_disk(disk));
+            let none = || NoHolder::Unknown { disk: disk.clone() };
+            return Ok((left.ok_or_else(none)?, Ordering::Left));
         }
-        (several, _) => {
-            return Err(of_several(disk, several));
-        }
+        (several, _) => return Err(NoHolder::Several { disk: disk.clone(), nodes: nodes(several) }.into()),
     };
     match pool.spec.disks.get(disk).and_then(|choice| choice.order) {
         None | Some(DiskOrder::Adopt) => Ok((pool, Ordering::Due)),
         Some(order @ (DiskOrder::Drain | DiskOrder::Release)) => Ok((pool, Ordering::Already(order))),
-        Some(DiskOrder::GiveUp) => {
-            Err(format!("GiveUp is ordered for disk {disk} in DevicePool {}: remove that order first", pool.name_any()))
-        }
+        Some(DiskOrder::GiveUp) => Err(NotDrained::GiveUpOrdered { disk: disk.clone(), pool: pool.node() }),
     }
 }
 
@@ -84,23 +90,23 @@ pub struct DrainedDisk<'a> {
     pub ordering: Ordering,
     /// Those that are on it, or are about to be.
     pub volumes: &'a [PoolVolume],
-    /// The PersistentVolumes of these, by the names of their objects.
-    pub named: &'a BTreeMap<String, PersistentVolume>,
+    /// The PersistentVolumes of these.
+    pub named: &'a BTreeMap<VolumeId, PersistentVolume>,
     /// The pods that use their claims, or why these are not known.
     pub pods: &'a Result<ClaimPods, OperatorError>,
 }
 
 /// The claims of these volumes.
-pub fn claims(volumes: &[PoolVolume], named: &BTreeMap<String, PersistentVolume>) -> BTreeSet<ClaimName> {
-    volumes.iter().filter_map(|volume| claim_of(volume, named.get(&volume.name_any()))).collect()
+pub fn claims(volumes: &[PoolVolume], named: &BTreeMap<VolumeId, PersistentVolume>) -> BTreeSet<ClaimName> {
+    volumes.iter().filter_map(|volume| claim_of(volume, persistent_of(volume, named))).collect()
 }
 
 /// One line for each thing, in the order in which a person does them.
 pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
     let DrainedDisk { disk, pool, ordering, volumes, named, pods } = drained;
     let on_it =
-        volumes.iter().map(|volume| on_disk(volume, named.get(&volume.name_any()), pods.as_ref().ok())).collect();
-    let (node, status) = (pool.name_any(), disk_status(pool, disk));
+        volumes.iter().map(|volume| on_disk(volume, persistent_of(volume, named), pods.as_ref().ok())).collect();
+    let (node, status) = (pool.node(), disk_status(pool, disk));
     let (order, status) = match (ordering, status) {
         (Ordering::Left, _) | (_, None) => return left(drained, on_it),
         (Ordering::Due, Some(status)) => (due(&node, run), status),
@@ -142,7 +148,7 @@ fn unknown_pods(pods: &Result<ClaimPods, OperatorError>) -> Option<String> {
     ))
 }
 
-fn due(node: &str, run: Run) -> String {
+fn due(node: &NodeName, run: Run) -> String {
     match run {
         Run::Dry => format!("would order Drain for it in DevicePool {node}: then it takes no new volumes"),
         Run::Real => {
@@ -162,7 +168,7 @@ fn already(pool: &DevicePool, disk: &DiskId, order: DiskOrder) -> String {
 /// Of a disk that left the pool by an order: what comes after that.
 fn left(drained: &DrainedDisk<'_>, on_it: Vec<DeletableVolume>) -> Vec<String> {
     let DrainedDisk { disk, pool, pods, .. } = drained;
-    let node = pool.name_any();
+    let node = pool.node();
     let done = order_status(pool, disk).map_or_else(String::new, |status| {
         let since = status.since.as_ref().map_or_else(String::new, |since| format!(", since {}", since.0));
         format!("; {:?} is {:?}{since}: {}", status.order, status.state, status.message)
@@ -181,7 +187,7 @@ fn left(drained: &DrainedDisk<'_>, on_it: Vec<DeletableVolume>) -> Vec<String> {
 }
 
 /// How it ends, and what comes after that.
-fn end(disk: &DiskId, node: &str, status: &DiskStatus, ordering: Ordering, volumes: usize) -> String {
+fn end(disk: &DiskId, node: &NodeName, status: &DiskStatus, ordering: Ordering, volumes: usize) -> String {
     let release = order_line(node, disk, DiskOrder::Release);
     let is_done = "`status.orders` of the DevicePool says Done";
     match (status.state, volumes, status.erasing) {
@@ -205,12 +211,12 @@ fn end(disk: &DiskId, node: &str, status: &DiskStatus, ordering: Ordering, volum
 }
 
 /// The line that orders something for a disk.
-fn order_line(node: &str, disk: &DiskId, order: DiskOrder) -> String {
+fn order_line(node: &NodeName, disk: &DiskId, order: DiskOrder) -> String {
     spec_line(node, disk, &json!({ "order": order }))
 }
 
 /// The line that changes what the spec says of a disk.
-fn spec_line(node: &str, disk: &DiskId, choice: &Value) -> String {
+fn spec_line(node: &NodeName, disk: &DiskId, choice: &Value) -> String {
     let spec = json!({"spec": {"disks": {disk.as_str(): choice}}});
     // An id may have any character of a serial number.
     let spec = spec.to_string().replace('\'', r"'\''");
@@ -248,7 +254,7 @@ fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Opt
     let deletions = match phase {
         Phase::Deleting => Vec::new(),
         Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed if persistent.is_none() => Vec::new(),
-        _ => deletions(&id, persistent, claim.as_ref()),
+        _ => deletions(volume, persistent, claim.as_ref()),
     };
     let words = match (phase, deletions.is_empty()) {
         // It is being erased, unless its agent says what keeps it from that.
@@ -281,7 +287,8 @@ fn is_released(persistent: &PersistentVolume) -> bool {
     matches!(phase, Some("Released" | "Failed"))
 }
 
-fn deletions(id: &str, persistent: Option<&PersistentVolume>, claim: Option<&ClaimName>) -> Vec<String> {
+fn deletions(volume: &PoolVolume, persistent: Option<&PersistentVolume>, claim: Option<&ClaimName>) -> Vec<String> {
+    let id = volume.name_any();
     let erase = format!("kubectl patch poolvolume {id} --type merge -p '{{\"spec\":{{\"order\":\"Erase\"}}}}'");
     let Some(persistent) = persistent else { return vec![erase] };
     let name = persistent.name_any();

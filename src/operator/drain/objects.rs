@@ -1,6 +1,6 @@
 //! What the verbs of one disk read: the DevicePools that have it, and the volumes on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::ListParams;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::holder::disk_status;
 use crate::api::crd::{DevicePool, PoolVolume};
-use crate::device::{DiskId, NodeName};
+use crate::device::{DiskId, NodeName, VolumeId};
 use crate::operator::client::{find_in_pages, within};
 use crate::operator::error::OperatorError;
 use crate::operator::write::{self, Write};
@@ -18,8 +18,8 @@ use crate::volume::DRIVER_NAME;
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
-/// Changes what the spec of a DevicePool says of a disk. The agent often writes the status meanwhile, and what another person
-/// writes meanwhile loses nothing by this; but another DevicePool of the same name is none that was seen.
+/// Changes what the spec of a DevicePool says of a disk. Others may write the object meanwhile: the agent its status,
+/// another person another part of its spec. All that they write stays. Another DevicePool of that name is not changed.
 pub async fn write_choice(
     pools: &Api<DevicePool>,
     pool: &DevicePool,
@@ -56,26 +56,38 @@ pub async fn volumes_on(client: Client, disk: &DiskId, node: &NodeName) -> Resul
     all_of(fetch, is_on_it).await
 }
 
-/// The PersistentVolumes of these volumes, by the names of their objects. One that a person wrote may have any name.
+/// The PersistentVolumes of these volumes. One that a person wrote may have any name.
 pub async fn named_by(
     client: Client,
     volumes: &[PoolVolume],
-) -> Result<BTreeMap<String, PersistentVolume>, OperatorError> {
+) -> Result<BTreeMap<VolumeId, PersistentVolume>, OperatorError> {
     if volumes.is_empty() {
         return Ok(BTreeMap::new());
     }
     let persistent: Api<PersistentVolume> = Api::all(client);
     let fetch = async |params| within("listing PersistentVolumes", persistent.list(&params)).await;
-    let is_of_one = |one: &PersistentVolume| {
-        handle(one).is_some_and(|handle| volumes.iter().any(|volume| volume.name_any() == handle))
-    };
+    let wanted: BTreeSet<VolumeId> = volumes.iter().filter_map(id).collect();
+    let is_of_one = |one: &PersistentVolume| volume_of(one).is_some_and(|id| wanted.contains(&id));
     let found = all_of(fetch, is_of_one).await?;
-    Ok(found.into_iter().filter_map(|one| Some((handle(&one)?.to_owned(), one))).collect())
+    Ok(found.into_iter().filter_map(|one| Some((volume_of(&one)?, one))).collect())
 }
 
-fn handle(volume: &PersistentVolume) -> Option<&str> {
-    let csi = volume.spec.as_ref()?.csi.as_ref()?;
-    (csi.driver == DRIVER_NAME).then_some(csi.volume_handle.as_str())
+/// The PersistentVolume of a volume, among those of several.
+pub fn persistent_of<'n>(
+    volume: &PoolVolume,
+    named: &'n BTreeMap<VolumeId, PersistentVolume>,
+) -> Option<&'n PersistentVolume> {
+    named.get(&id(volume)?)
+}
+
+/// `None`: a person made the object, under another name.
+fn id(volume: &PoolVolume) -> Option<VolumeId> {
+    volume.name_any().parse().ok()
+}
+
+fn volume_of(persistent: &PersistentVolume) -> Option<VolumeId> {
+    let csi = persistent.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER_NAME)?;
+    csi.volume_handle.parse().ok()
 }
 
 /// All objects of a list that are wanted; of those that are not, only one page is kept at a time.

@@ -180,26 +180,7 @@ fn status(
     config: &NodeConfig,
     before: &DevicePoolStatus,
 ) -> DevicePoolStatus {
-    let sets: Vec<SetOffer> = config
-        .sets
-        .iter()
-        .map(|(name, set)| match set {
-            Ok(rule) => {
-                let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
-                let offer = offer(pool, disks, pass, rule);
-                SetOffer {
-                    message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
-                    ..offer
-                }
-            }
-            Err(problem) => SetOffer {
-                namespace: name.namespace.clone(),
-                name: name.name.clone(),
-                message: Some(problem.to_string()),
-                ..SetOffer::default()
-            },
-        })
-        .collect();
+    let sets = set_offers(pool, disks, pass, config);
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
     let statuses: Vec<DiskStatus> =
@@ -235,6 +216,30 @@ fn status(
         .chain(disks_found)
         .collect(),
     }
+}
+
+/// What this node offers to each set, or why the set is not valid.
+fn set_offers(pool: &Pool, disks: &[DiskView], pass: &PassSummary, config: &NodeConfig) -> Vec<SetOffer> {
+    config
+        .sets
+        .iter()
+        .map(|(name, set)| match set {
+            Ok(rule) => {
+                let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
+                let offer = offer(pool, disks, pass, rule);
+                SetOffer {
+                    message: held_back.as_ref().map(ToString::to_string).or_else(|| offer.message.clone()),
+                    ..offer
+                }
+            }
+            Err(problem) => SetOffer {
+                namespace: name.namespace.clone(),
+                name: name.name.clone(),
+                message: Some(problem.to_string()),
+                ..SetOffer::default()
+            },
+        })
+        .collect()
 }
 
 /// Whether new disks are claimed at all.

@@ -17,12 +17,11 @@ use crate::volume::VolumeId;
 /// Gives up the volume, or says what would be done. Refuses if the node exists.
 pub async fn abandon(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>, OperatorError> {
     let objects = VolumeApi::new(client.clone());
-    let name = id.to_string();
-    let Some(object) = objects.get(&name).await? else {
+    let Some(object) = objects.volume(id).await? else {
         return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
     give_up(client, &object, run).await?;
-    let persistent = objects.persistent_volume(&name).await?.map(|persistent| persistent.name_any());
+    let persistent = objects.persistent_volume(id).await?.map(|persistent| persistent.name_any());
     Ok(given_up_words(&object, persistent.as_deref(), run))
 }
 

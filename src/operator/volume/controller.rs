@@ -98,7 +98,7 @@ impl ClusterVolumes {
     }
 
     async fn look_again(&self, latest: &mut LatestVolume, id: VolumeId) -> Result<(), Error> {
-        latest.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
+        latest.learn(self.objects.volume(id).await.map_err(unknown)?);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub enum AskedBy {
 
 /// Orders the erasure, or says what would be done.
 pub async fn erase(client: Client, id: VolumeId, run: Run) -> Result<Vec<String>, OperatorError> {
-    match VolumeApi::new(client.clone()).get(&id.to_string()).await? {
+    match VolumeApi::new(client.clone()).volume(id).await? {
         Some(object) => erase_of(client, object, AskedBy::Verb, run).await,
         None => Err(OperatorError::Refused(format!("there is no PoolVolume {id}"))),
     }
@@ -45,7 +45,7 @@ pub async fn erase_of(
     let nodes: Api<Node> = Api::all(client);
     let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(&node)).await?;
     // By its handle alone: one for another node, or that a person wrote, names it too.
-    let named = objects.persistent_volume(&id).await?.map(|persistent| persistent.name_any());
+    let named = objects.persistent_volume_naming(&object).await?.map(|persistent| persistent.name_any());
     let facts = OrderFacts {
         persistent_volume: named.as_deref(),
         unclaimed: is_unclaimed(&object),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::store::{Revision, Store, StoreState};
+use crate::volume::VolumeId;
 
 /// One PoolVolume, as one call knows it.
 pub struct LatestVolume {
@@ -26,8 +27,8 @@ pub struct LatestVolume {
 }
 
 impl LatestVolume {
-    pub fn new(store: &Store<PoolVolume>, name: String) -> Self {
-        let changes = store.changes();
+    pub fn new(store: &Store<PoolVolume>, id: VolumeId) -> Self {
+        let (changes, name) = (store.changes(), id.to_string());
         let mut latest = Self { store: store.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
         latest.look();
         latest
@@ -100,8 +101,8 @@ mod tests {
     }
 
     fn latest(shown: Option<PoolVolume>) -> LatestVolume {
-        let name = state("a", 1).name_any();
-        LatestVolume::new(&Store::of(shown, |_, _| false), name)
+        let id = state("a", 1).name_any().parse().expect("an id");
+        LatestVolume::new(&Store::of(shown, |_, _| false), id)
     }
 
     fn show(latest: &mut LatestVolume, shown: Option<PoolVolume>) {

@@ -11,7 +11,6 @@ use super::queue::VOLUME_RETRY;
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
-use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::OperatorError;
 use crate::operator::pool_volume::{request, stale};
@@ -172,7 +171,7 @@ impl VolumeReconcile {
 
     /// Another node may make it.
     pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, OperatorError> {
-        let disk = object.status.as_ref().and_then(|status| status.disk.as_ref()).map_or("", DiskId::as_str);
+        let disk = object.status.as_ref().and_then(|status| status.disk.as_ref());
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
         self.refuse(object, Phase::Failed, refusal).await
     }

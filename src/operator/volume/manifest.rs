@@ -86,10 +86,10 @@ impl FromStr for ClaimName {
 pub async fn manifest(client: Client, request: ManifestRequest) -> Result<String, OperatorError> {
     let objects = VolumeApi::new(client);
     let id = request.volume;
-    let Some(object) = objects.get(&id.to_string()).await? else {
+    let Some(object) = objects.volume(id).await? else {
         return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
-    if let Some(persistent) = objects.persistent_volume(&id.to_string()).await? {
+    if let Some(persistent) = objects.persistent_volume(id).await? {
         let name = persistent.name_any();
         return Err(OperatorError::Refused(format!("PersistentVolume {name} names volume {id} already")));
     }

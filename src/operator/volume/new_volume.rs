@@ -18,7 +18,7 @@ const APART: SignedDuration = SignedDuration::from_mins(1);
 /// Whether the PersistentVolume with the name of the volume is that of the volume, on whatever node: then the volume was
 /// made before.
 pub fn was_made(named: Option<&PersistentVolume>, id: VolumeId) -> bool {
-    named.is_some_and(|named| is_of(named, &id.to_string()))
+    named.is_some_and(|named| is_of(named, id))
 }
 
 /// Says in an object that its volume is new.

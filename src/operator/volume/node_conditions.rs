@@ -9,7 +9,7 @@ use crate::device::NodeName;
 use crate::health::HealthReason;
 use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
-use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, never_accepted};
+use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, NodeObject, never_accepted};
 use crate::operator::volume::volume_health::{found, healths, is_by_controller, state};
 
 /// What happens to the objects of volumes whose Node object was deleted.
@@ -69,9 +69,7 @@ pub fn decide(
     if present.iter().map(|condition| words(condition)).eq(next.iter().map(words)) {
         return None;
     }
-    let is_gone = |condition: &Condition| condition.type_ == NODE_GONE;
-    let was_gone = present.iter().any(|condition| is_gone(condition));
-    let event = event(volume, was_gone, next.iter().any(is_gone));
+    let event = event(volume, node_object(present.iter().copied()), node_object(next.iter()));
     let is_of_others = |condition: &&Condition| !is_by_controller(condition) && condition.type_ != HEALTHY;
     let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
     let (health, healthy) = healths(status, &found(status), &conditions);
@@ -115,14 +113,22 @@ fn disk_elsewhere(volume: &PoolVolume, elsewhere: &NodeName, before: &[Condition
     condition(before, CONFLICT, true, HealthReason::DiskElsewhere.word(), message, volume.metadata.generation)
 }
 
-fn event(volume: &PoolVolume, was_gone: bool, is_gone: bool) -> Option<EventNote> {
+/// What the conditions of a volume say of its Node object.
+fn node_object<'c>(mut conditions: impl Iterator<Item = &'c Condition>) -> NodeObject {
+    match conditions.any(|condition| condition.type_ == NODE_GONE) {
+        true => NodeObject::Deleted,
+        false => NodeObject::Exists,
+    }
+}
+
+fn event(volume: &PoolVolume, before: NodeObject, now: NodeObject) -> Option<EventNote> {
     let node = &volume.spec.node;
-    let (type_, reason, note) = match (was_gone, is_gone) {
-        (false, true) => {
+    let (type_, reason, note) = match (before, now) {
+        (NodeObject::Exists, NodeObject::Deleted) => {
             (EventType::Warning, "NodeDeleted", format!("node {node}, whose disk holds the volume, was deleted"))
         }
-        (true, false) => (EventType::Normal, "NodeBack", format!("node {node} is back")),
-        _ => return None,
+        (NodeObject::Deleted, NodeObject::Exists) => (EventType::Normal, "NodeBack", format!("node {node} is back")),
+        (NodeObject::Exists, NodeObject::Exists) | (NodeObject::Deleted, NodeObject::Deleted) => return None,
     };
     Some(EventNote { type_, reason: reason.to_owned(), note })
 }

@@ -10,7 +10,7 @@ use crate::api::crd::{FINALIZER, Intent, PoolVolume};
 use crate::operator::client::{find_in_pages, is_object_name, within};
 use crate::operator::error::OperatorError;
 use crate::operator::write::{self, Write};
-use crate::volume::DRIVER_NAME;
+use crate::volume::{DRIVER_NAME, VolumeId};
 
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
@@ -26,6 +26,12 @@ impl VolumeApi {
         Self { volumes: Api::all(client.clone()), persistent: Api::all(client) }
     }
 
+    /// The object of a volume.
+    pub async fn volume(&self, id: VolumeId) -> Result<Option<PoolVolume>, OperatorError> {
+        self.get(&id.to_string()).await
+    }
+
+    /// By its name, which is no id if a person made the object.
     pub async fn get(&self, name: &str) -> Result<Option<PoolVolume>, OperatorError> {
         within(&format!("reading PoolVolume {name}"), self.volumes.get_opt(name)).await
     }
@@ -99,13 +105,21 @@ impl VolumeApi {
     /// The PersistentVolume of a volume that has an object. The provisioner gives it the name of the volume; one that a
     /// person created may have any name.
     pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, OperatorError> {
-        let (id, name) = (object.name_any(), &object.spec.volume_name);
+        let (handle, name) = (object.name_any(), &object.spec.volume_name);
         if is_object_name(name)
-            && let Some(found) = self.persistent_volume_named(name).await?.filter(|found| is_of(found, &id))
+            && let Some(found) = self.persistent_volume_named(name).await?.filter(|found| has_handle(found, &handle))
         {
             return Ok(Some(found));
         }
-        self.persistent_volume(&id).await
+        self.persistent_volume_with(&handle).await
+    }
+
+    /// The PersistentVolume that names the object, by its handle alone.
+    pub async fn persistent_volume_naming(
+        &self,
+        object: &PoolVolume,
+    ) -> Result<Option<PersistentVolume>, OperatorError> {
+        self.persistent_volume_with(&object.name_any()).await
     }
 
     pub async fn persistent_volume_named(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
@@ -113,15 +127,23 @@ impl VolumeApi {
     }
 
     /// The PersistentVolume of a volume, if there is one.
-    pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, OperatorError> {
+    pub async fn persistent_volume(&self, id: VolumeId) -> Result<Option<PersistentVolume>, OperatorError> {
+        self.persistent_volume_with(&id.to_string()).await
+    }
+
+    async fn persistent_volume_with(&self, handle: &str) -> Result<Option<PersistentVolume>, OperatorError> {
         let fetch = async |params| within("listing PersistentVolumes", self.persistent.list(&params)).await;
-        let ours = |volume: &PersistentVolume| is_of(volume, name);
+        let ours = |volume: &PersistentVolume| has_handle(volume, handle);
         find_in_pages(ListParams::default().limit(PAGE), fetch, |volumes| volumes.into_iter().find(ours)).await
     }
 }
 
 /// Whether it belongs to the volume with this id.
-pub fn is_of(volume: &PersistentVolume, id: &str) -> bool {
+pub fn is_of(volume: &PersistentVolume, id: VolumeId) -> bool {
+    has_handle(volume, &id.to_string())
+}
+
+fn has_handle(volume: &PersistentVolume, handle: &str) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-    csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
+    csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == handle)
 }

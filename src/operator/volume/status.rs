@@ -77,11 +77,11 @@ impl Refusal {
     }
 
     /// The same refusal, for when the agent stops trying.
-    pub fn given_up(self, node: &NodeName, disk: &str, times: u32) -> Self {
+    pub fn given_up(self, node: &NodeName, disk: Option<&DiskId>, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
             VolumeReason::JournalFailed => "the state directory failed".to_owned(),
-            _ => format!("disk {disk} failed"),
+            _ => format!("disk {} failed", disk.map_or("", DiskId::as_str)),
         };
         Self { reason, message: format!("node {node}: {what} {times} times, the last time with: {message}") }
     }

@@ -61,9 +61,8 @@ impl JournalStore {
         self.know_in(&self.turn(), id, disk, before)
     }
 
-    /// A disk that is known has been changed, and its label has that number since: before anybody hears of the change,
-    /// it is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is
-    /// written.
+    /// Records that a known disk was changed, and that its label has this number now. The change is answered only after
+    /// that, so that an earlier state of the disk does not pass for the disk later. Changes at one time share a write.
     pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
         if self.last_seen(id).written >= number {
             return Ok(());

@@ -100,8 +100,8 @@ impl Member {
     }
 }
 
-/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
-/// more than one call waits for. The worker then goes on.
+/// Zeroes what must be zero for the next step, and gives the lock of the disk. If more is left to zero than one call
+/// waits for, the error says how much, and the worker goes on.
 fn zeroed<'m>(
     member: &'m LabelledDisk,
     id: VolumeId,

@@ -56,12 +56,30 @@ pub fn describe_volume(content: &Content, id: VolumeId, record: &VolumeRecord) -
     Ok(relabel(label))
 }
 
-/// Whether the volume waits for its adoption, and is not usable before.
-pub fn set_found(content: &Content, id: VolumeId, found: bool) -> Result<Plan, PlanError> {
+/// The adoption of a volume that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// The volume is not usable before.
+    Waits,
+    Done,
+}
+
+impl Adoption {
+    /// As the record of a volume says it: the volume is a found one.
+    pub fn waits(self) -> bool {
+        match self {
+            Self::Waits => true,
+            Self::Done => false,
+        }
+    }
+}
+
+/// Whether the volume waits for its adoption.
+pub fn set_found(content: &Content, id: VolumeId, adoption: Adoption) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
     let mut label = content.pruned_label();
     if let Some(record) = label.volumes.get_mut(&id) {
-        record.found = found;
+        record.found = adoption.waits();
     }
     Ok(relabel(label))
 }

@@ -16,7 +16,7 @@ pub use claim::{LABEL_NUMBER, NewLabel, claim};
 pub use create::{PlannedVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
-pub use format::{describe_volume, formatted, give_other_id, grown, prepared, relabel, set_found};
+pub use format::{Adoption, describe_volume, formatted, give_other_id, grown, prepared, relabel, set_found};
 pub use recover::{may_stay, recover_mappings};
 pub use release::release;
 pub use step::{Plan, PlanError, Step};

@@ -143,7 +143,7 @@ async fn seed_block(space: &Space) {
     let workers = workers(space, [&[SAMSUNG; 5], &[SAMSUNG; 4]]).await;
     apply(space, "seed-set-block").await;
     let too_few = |set: &Value| {
-        left(set).iter().filter(|one| one.contains("4 matching, below the set's minDeviceCount of 5")).count()
+        left(set).iter().filter(|one| one.contains("only 4 devices match; the set's minDeviceCount is 5")).count()
     };
     let told = |set: &Value| set["status"]["totalProvisionedDeviceCount"] == 5 && too_few(set) == 4;
     space

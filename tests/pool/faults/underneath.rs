@@ -13,7 +13,7 @@ use localpool::host::{
     fake::{FakeDisk, FakeHost, Platter},
     table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies},
 };
-use localpool::pool::{Made, Pool, Workers};
+use localpool::pool::{Adoption, Made, Pool, Workers};
 use uuid::Uuid;
 
 use super::started;
@@ -159,7 +159,7 @@ fn a_verb_that_waited_for_a_bare_device_while_its_volume_became_another_one_does
     member.give_other_id(id("a"), id("aside"), "aside", node.pool.journal()).expect("settled");
     let view = node.pool.volume(id("aside")).expect("it is there");
     member.delete(id("a")).expect_err("it is not there");
-    member.set_found(id("a"), false).expect_err("nor to be adopted");
+    member.set_found(id("a"), Adoption::Done).expect_err("nor to be adopted");
     node.pool.work_until_idle().expect("nothing to do");
     assert_eq!(node.pool.volume(id("aside")).expect("it is there"), view);
     assert!(!disk.is_zero(Extent { start: MIB, end: 2 * MIB }), "it was erased");

@@ -70,6 +70,6 @@ fn a_disk_without_a_light_and_one_that_is_missing_are_described() {
     host.unplug("fake0");
     agent.pass().expect("a look");
     let words = refused(&mut agent);
-    assert!(words.contains("is missing") && words.contains("it was /dev/fake0"), "{words}");
+    assert!(words.contains("is missing") && words.contains("look for the disk that was /dev/fake0"), "{words}");
     assert!(words.contains("SERIAL"), "its hardware is on record: {words}");
 }

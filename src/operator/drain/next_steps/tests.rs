@@ -9,6 +9,10 @@ fn disk() -> DiskId {
     DiskId::named(DISK)
 }
 
+fn id(volume: &PoolVolume) -> VolumeId {
+    volume.name_any().parse().expect("an id")
+}
+
 /// `more` is what the status of the disk has beside the rest.
 fn pool(node: &str, order: Value, more: Value) -> DevicePool {
     let mut status = json!({
@@ -46,7 +50,7 @@ fn said_with(
     let pools = [pool.clone()];
     let (pool, ordering) = ordering(&disk(), &pools).expect("it is there");
     let volumes: Vec<PoolVolume> = on_it.iter().map(|(volume, _)| volume.clone()).collect();
-    let named = on_it.iter().filter_map(|(volume, one)| Some((volume.name_any(), one.clone()?))).collect();
+    let named = on_it.iter().filter_map(|(volume, one)| Some((id(volume), one.clone()?))).collect();
     report(&DrainedDisk { disk: &disk(), pool, ordering, volumes: &volumes, named: &named, pods }, run)
 }
 
@@ -106,7 +110,7 @@ fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds
     let volume = in_phase(Phase::Ready);
     let claim: ClaimName = "d/data".parse().expect("a name");
     let named =
-        BTreeMap::from([(volume.name_any(), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
+        BTreeMap::from([(id(&volume), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
     assert_eq!(claims(std::slice::from_ref(&volume), &named), BTreeSet::from([claim.clone()]));
     let pod = json!({
         "metadata": {"name": "db-0"},
@@ -114,7 +118,7 @@ fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds
     });
     let mut pods = ClaimPods::default();
     pods.take_in(&[&claim], &[serde_json::from_value(pod).expect("a pod")]);
-    let on_it = [(volume.clone(), named.get(&volume.name_any()).cloned())];
+    let on_it = [(volume.clone(), named.get(&id(&volume)).cloned())];
     let has_one = pool("n", json!(null), json!({"volumes": 1}));
     let lines = said_with(&has_one, &on_it, Run::Dry, &Ok(pods));
     assert!(lines[2].ends_with(", claim d/data (used by pod db-0)"), "{lines:#?}");
@@ -131,7 +135,7 @@ fn a_name_that_no_object_can_have_gets_into_no_line_for_a_shell() {
     let bad = json!({"namespace": "d", "name": "x; reboot"});
     let lines = typed(in_phase(Phase::Ready), Some(persistent("Bound", "Delete", bad)));
     assert!(lines.iter().all(|line| !line.contains("reboot")), "{lines:?}");
-    let line = order_line("n", &DiskId::named("serial-a'b"), DiskOrder::Drain);
+    let line = order_line(&"n".into(), &DiskId::named("serial-a'b"), DiskOrder::Drain);
     assert!(line.contains(r"serial-a'\''b"), "{line}");
 }
 
@@ -155,7 +159,8 @@ fn an_order_that_empties_the_disk_is_not_replaced_and_one_that_gives_it_up_refus
     assert_eq!(ordered(json!("Adopt")), Ok(Ordering::Due));
     assert_eq!(ordered(json!("Drain")), Ok(Ordering::Already(DiskOrder::Drain)));
     assert_eq!(ordered(json!("Release")), Ok(Ordering::Already(DiskOrder::Release)));
-    assert!(ordered(json!("GiveUp")).expect_err("refused").contains("remove that order first"));
+    let refused = ordered(json!("GiveUp")).expect_err("refused").to_string();
+    assert!(refused.contains("remove that order first"), "{refused}");
     let again = &said(&pools(json!("Drain"))[0], &[], Run::Real)[1];
     assert_eq!(again, "Drain is ordered for it already, so it takes no new volumes; Waiting: m");
     let mut silent = pools(json!("Drain"));
@@ -174,10 +179,11 @@ fn the_node_that_has_the_disk_now_is_meant_and_a_disk_that_nobody_has_is_not_dra
     let pools = [missing(), pool("new", json!(null), json!({}))];
     assert_eq!(ordering(&disk(), &pools).expect("it is there").0.name_any(), "new");
     let away = [missing()];
-    assert!(ordering(&disk(), &away).expect_err("it is away").contains(r#""order":"GiveUp""#));
+    let why = |pools: &[DevicePool]| ordering(&disk(), pools).expect_err("nobody has it").to_string();
+    assert!(why(&away).contains(r#""order":"GiveUp""#));
     let both = [pool("a", json!(null), json!({})), pool("b", json!(null), json!({}))];
-    assert!(ordering(&disk(), &both).expect_err("which").contains("nodes a and b"));
-    assert!(ordering(&disk(), &[]).expect_err("none").contains("no DevicePool has a disk gpt-1"));
+    assert!(why(&both).contains("nodes a and b"));
+    assert!(why(&[]).contains("no DevicePool has a disk gpt-1"));
 }
 
 #[test]

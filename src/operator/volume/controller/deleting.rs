@@ -16,9 +16,8 @@ use crate::volume::{Error, VolumeId};
 
 impl ClusterVolumes {
     pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
-        let name = id.to_string();
         let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
-        let mut latest = LatestVolume::new(&self.stores.volumes, name.clone());
+        let mut latest = LatestVolume::new(&self.stores.volumes, id);
         self.look_again(&mut latest, id).await?;
         let (mut persistent, mut ordered, mut persistent_id) = (None, false, None);
         loop {
@@ -44,7 +43,7 @@ impl ClusterVolumes {
                 }
                 // Read only now, when it matters: the object may have been written again since the call began.
                 (DeleteStep::Withdraw, Some(_)) if persistent.is_none() => {
-                    persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
+                    persistent = Some(self.objects.persistent_volume(id).await.map_err(unknown)?.is_some());
                     continue;
                 }
                 (DeleteStep::Withdraw, Some(object)) => match self.objects.withdraw(&object).await.map_err(unknown)? {
@@ -79,7 +78,7 @@ impl ClusterVolumes {
                 return Ok(None);
             }
         }
-        self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)
+        self.objects.persistent_volume(id).await.map_err(unknown)
     }
 
     /// The object that orders the erasure of a volume whose own object is missing; `None` if its node is missing too.

@@ -12,7 +12,7 @@ use crate::volume::{Error, Volume, VolumeId};
 impl ClusterVolumes {
     pub(super) async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
         let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
-        let mut latest = LatestVolume::new(&self.stores.volumes, id.to_string());
+        let mut latest = LatestVolume::new(&self.stores.volumes, id);
         if latest.look().is_none() {
             self.look_again(&mut latest, id).await?;
         }

@@ -20,7 +20,7 @@ impl ClusterVolumes {
         let began = Instant::now();
         let silent_at = began + wanted.timeout * 3 / 4;
         let over_at = began + wanted.timeout.saturating_sub(MARGIN.min(wanted.timeout / 8));
-        let mut latest = LatestVolume::new(&self.stores.volumes, id.to_string());
+        let mut latest = LatestVolume::new(&self.stores.volumes, id);
         let mut own = None;
         let mut refusal: Option<Error> = None;
         let mut tried = Vec::new();
