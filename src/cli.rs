@@ -54,7 +54,7 @@ enum CliCommand {
     Devices(DevicesArgs),
     /// Print every volume on the disks of this node's pool, even one that no object or claim names any more
     Volumes(DevicesArgs),
-    /// Print what is wrong with the disks and volumes of this node, since when, and what to do
+    /// Print what is wrong with the disks, volumes and local PersistentVolumes of this node, since when, and what to do
     Health(DevicesArgs),
     /// Cordon, drain, release, give up or find a disk of the pool, or take one over
     #[command(subcommand)]

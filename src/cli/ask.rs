@@ -50,7 +50,7 @@ pub fn volumes(local: &Local, output: Format) -> Result<String> {
     asked.ok_or_else(|| nobody(local))
 }
 
-/// What is wrong with the disks and volumes of this node.
+/// What is wrong with the disks and volumes of this node, and with local PersistentVolumes of other provisioners.
 pub fn health(local: &Local, output: Format) -> Result<String> {
     let request = InventoryRequest { output: output.name().to_owned() };
     let asked = ask(local, async |mut agent| Ok(agent.health(request).await?.into_inner().text))?;

@@ -21,7 +21,7 @@ use crate::device::NodeName;
 use crate::health::Board;
 use crate::host::Lit;
 use crate::pool::{Change, Pool};
-use crate::show::devices::{Format, render};
+use crate::show::devices::{Format, ShowError, render};
 use crate::show::{health, volumes};
 use crate::volume::VolumeId;
 
@@ -85,6 +85,15 @@ async fn inventory(agent_handle: AgentHandle, format: Format) -> Result<String, 
     Ok(render(&shown, format)?)
 }
 
+/// What `localpool health` prints.
+fn health_of(pool: &Pool, board: &Board, format: Format) -> Result<String, ShowError> {
+    let disks: Vec<_> = pool.disk_views().into_iter().map(|view| (view.clone(), board.of_disk(&view))).collect();
+    let volumes: Vec<_> = pool.volumes().into_iter().map(|view| (view.clone(), board.of_volume(&view))).collect();
+    // Before the first look nothing is known of a path.
+    let paths = board.paths().unwrap_or_default();
+    health::render(&disks, &volumes, &paths, format)
+}
+
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
@@ -124,14 +133,8 @@ impl Agent for AgentService {
     async fn health(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
         let format = request.into_inner().output.parse()?;
         let (pool, board) = (Arc::clone(&self.pool), self.health.clone());
-        let text = blocking(move || {
-            let disks: Vec<_> =
-                pool.disk_views().into_iter().map(|view| (view.clone(), board.of_disk(&view))).collect();
-            let volumes: Vec<_> =
-                pool.volumes().into_iter().map(|view| (view.clone(), board.of_volume(&view))).collect();
-            health::render(&disks, &volumes, format)
-        });
-        Ok(Response::new(InventoryReply { text: text.await?? }))
+        let text = blocking(move || health_of(&pool, &board, format)).await??;
+        Ok(Response::new(InventoryReply { text }))
     }
 
     async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
@@ -188,5 +191,46 @@ impl Agent for AgentService {
             (Change::Done, false) => format!("volume {id} is usable now"),
         };
         Ok(Response::new(Report { lines: vec![line] }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::device::Owner;
+    use crate::health::{Finding, HealthReason, Look, PathKind, PathLook, WatchedPath};
+    use crate::host::fake::FakeHost;
+    use crate::pool::Workers;
+
+    #[test]
+    fn what_is_wrong_with_a_path_of_another_provisioner_is_printed_until_it_is_well() {
+        let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
+        let pool = Pool::open(Arc::new(FakeHost::default()), owner, Workers::Caller).expect("a pool");
+        let board = Board::default();
+        let (path, kind) = ("/mnt/disks/a".into(), PathKind::Filesystem);
+        let (volume, uid) = ("local-pv-1".to_owned(), "uid-1".to_owned());
+        board.watch(vec![WatchedPath { volume, uid, path, capacity: 1, kind, is_mounted: true }]);
+        let printed = |format| health_of(&pool, &board, format).expect("it can be written");
+        assert_eq!(printed(Format::Table), "healthy: 0 disks and 0 volumes\n", "nobody has looked");
+        let look = |findings| {
+            let paths = [("uid-1".to_owned(), PathLook { findings, is_mount_point: false })].into();
+            board.look(Look { paths, ..Look::default() }, Timestamp::UNIX_EPOCH, Duration::ZERO);
+        };
+        look(vec![Finding::new(HealthReason::NotMountPoint, "nothing is mounted at /mnt/disks/a any more")]);
+        let text = printed(Format::Table);
+        let head = "PersistentVolume local-pv-1 (/mnt/disks/a): NotMountPoint, Inaccessible, since 1970-01-01T00:00";
+        assert!(text.starts_with(head) && !text.contains("healthy"), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&printed(Format::Json)).expect("JSON");
+        let row = &value["unhealthy"][0];
+        let words = ["kind", "id", "reason", "severity", "message"].map(|key| row[key].as_str().unwrap_or_default());
+        let message = "nothing is mounted at /mnt/disks/a any more";
+        assert_eq!(words, ["PersistentVolume", "local-pv-1", "NotMountPoint", "Inaccessible", message]);
+        look(vec![]);
+        let well = "healthy: 0 disks, 0 volumes and 1 local PersistentVolume of other provisioners\n";
+        assert_eq!(printed(Format::Table), well);
     }
 }

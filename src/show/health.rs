@@ -1,5 +1,5 @@
-//! `localpool health`: what is wrong with the disks and volumes of this node, since when, and what to do; and which disks
-//! take no new volumes.
+//! `localpool health`: what is wrong with the disks and volumes of this node, and with local PersistentVolumes of other
+//! provisioners, since when, and what to do; and which disks take no new volumes.
 //!
 //! Takes in conditions, gives out text. Pure: prints nothing.
 
@@ -8,17 +8,18 @@ use serde::Serialize;
 
 use super::devices::{Format, ShowError};
 use crate::device::Size;
-use crate::health::{Condition, Finding};
+use crate::health::{Condition, Finding, PathReport};
 use crate::pool::{CORDONED, DiskView, VolumeView};
 
-/// A disk or a volume with which something is wrong. Field names stay; new ones may come.
+/// A disk, a volume or a PersistentVolume with which something is wrong. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HealthRow {
-    /// `disk` or `volume`.
+    /// `disk` or `volume`; `PersistentVolume`: a local one of another provisioner.
     kind: &'static str,
+    /// Of a PersistentVolume its name.
     id: String,
-    /// The path of a disk, the name of a volume.
+    /// The path of a disk or a PersistentVolume, the name of a volume.
     name: String,
     reason: String,
     severity: &'static str,
@@ -56,18 +57,23 @@ struct ErasureRow {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct HealthList {
     disks: usize,
     volumes: usize,
+    /// Local ones of other provisioners whose paths were looked at.
+    persistent_volumes: usize,
     unhealthy: Vec<HealthRow>,
     cordoned: Vec<CordonRow>,
     erasing: Vec<ErasureRow>,
 }
 
-/// All findings, those of disks first, then all cordoned disks, with a final line end.
+/// All findings, those of disks first, then all cordoned disks, with a final line end. `paths` are those of local
+/// PersistentVolumes of other provisioners.
 pub fn render(
     disks: &[(DiskView, Condition)],
     volumes: &[(VolumeView, Condition)],
+    paths: &[PathReport],
     format: Format,
 ) -> Result<String, ShowError> {
     let of_disks = disks.iter().flat_map(|(view, condition)| {
@@ -79,10 +85,15 @@ pub fn render(
         let named = ("volume", view.id.to_string(), name);
         condition.findings().iter().map(move |finding| row(named.clone(), finding))
     });
+    let of_paths = paths.iter().flat_map(|PathReport { watched, is_mount_point: _, condition }| {
+        let named = ("PersistentVolume", watched.volume.clone(), watched.path.display().to_string());
+        condition.findings().iter().map(move |finding| row(named.clone(), finding))
+    });
     let list = HealthList {
         disks: disks.len(),
         volumes: volumes.len(),
-        unhealthy: of_disks.chain(of_volumes).collect(),
+        persistent_volumes: paths.len(),
+        unhealthy: of_disks.chain(of_volumes).chain(of_paths).collect(),
         cordoned: disks.iter().filter_map(|(view, _)| cordon_row(view)).collect(),
         erasing: disks.iter().filter_map(|(view, _)| erasure_row(view)).collect(),
     };
@@ -125,13 +136,20 @@ fn erasure_row(view: &DiskView) -> Option<ErasureRow> {
 }
 
 fn text(list: &HealthList) -> String {
-    let HealthList { disks, volumes, unhealthy, cordoned, erasing } = list;
+    let HealthList { disks, volumes, persistent_volumes, unhealthy, cordoned, erasing } = list;
     let mut text = String::new();
     if unhealthy.is_empty() {
-        text.push_str(&format!("healthy: {} and {}\n", counted(*disks, "disk"), counted(*volumes, "volume")));
+        let (disks, volumes) = (counted(*disks, "disk"), counted(*volumes, "volume"));
+        text.push_str(&match persistent_volumes {
+            0 => format!("healthy: {disks} and {volumes}\n"),
+            many => {
+                let paths = counted(*many, "local PersistentVolume");
+                format!("healthy: {disks}, {volumes} and {paths} of other provisioners\n")
+            }
+        });
     }
     for HealthRow { kind, id, name, reason, severity, since, message, action } in unhealthy {
-        let name = printed(name);
+        let (id, name) = (printed(id), printed(name));
         let since = if since.is_empty() { "now" } else { since };
         text.push_str(&format!("{kind} {id} ({name}): {reason}, {severity}, since {since}\n"));
         for words in [message.as_str(), action].into_iter().filter(|words| !words.is_empty()) {
@@ -172,7 +190,7 @@ mod tests {
     use super::*;
     use crate::device::label::{Layout, SetRef};
     use crate::device::{DiskId, SetName};
-    use crate::health::HealthReason;
+    use crate::health::{HealthReason, PathKind, WatchedPath};
     use crate::pool::{Cordon, Erasure, KnownDisk};
 
     fn disk() -> DiskView {
@@ -195,15 +213,15 @@ mod tests {
         let since = Some("2026-11-26T04:00:00.75Z".parse().expect("a time"));
         let gone = Finding { since, ..Finding::new(HealthReason::DiskMissing, "disk gpt-1 is not there") };
         let sick = [(disk(), Condition::from(gone))];
-        let text = render(&sick, &[], Format::Table).expect("it can be written");
+        let text = render(&sick, &[], &[], Format::Table).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         let head = "disk gpt-1 (/dev/sda\\u{1b}): DiskMissing, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    disk gpt-1 is not there"]);
         assert!(lines[2].contains("localpool disk give-up") && lines.len() == 3, "{text}");
-        let json = render(&sick, &[], Format::Json).expect("it can be written");
+        let json = render(&sick, &[], &[], Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
-        let healthy = render(&[(disk(), Condition::default())], &[], Format::Wide).expect("it can be written");
+        let healthy = render(&[(disk(), Condition::default())], &[], &[], Format::Wide).expect("it can be written");
         assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
     }
 
@@ -213,13 +231,13 @@ mod tests {
             let erasure = Erasure { volumes: 0, bytes, time: Duration::from_secs(2), left: 90 << 30 };
             [(DiskView { erasure, ..disk() }, Condition::default())]
         };
-        let text = render(&erasing(0), &[], Format::Table).expect("it can be written");
+        let text = render(&erasing(0), &[], &[], Format::Table).expect("it can be written");
         let words = "disk gpt-1 (/dev/sda\\u{1b}): 90.0 GiB of deleted volumes are still to be erased";
         assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}; how fast is not known yet\n"));
-        let text = render(&erasing(2 << 30), &[], Format::Table).expect("it can be written");
+        let text = render(&erasing(2 << 30), &[], &[], Format::Table).expect("it can be written");
         let time = "; at 1.0 GiB a second that takes 1m 30s\n";
         assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}{time}"));
-        let json = render(&erasing(2 << 30), &[], Format::Json).expect("it can be written");
+        let json = render(&erasing(2 << 30), &[], &[], Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(
             (&value["erasing"][0]["left"], &value["erasing"][0]["seconds"]),
@@ -230,11 +248,41 @@ mod tests {
     #[test]
     fn a_disk_that_takes_no_new_volumes_is_said_also_where_nothing_is_wrong() {
         let cordoned = [(DiskView { cordon: Some(Cordon::Chosen), ..disk() }, Condition::default())];
-        let text = render(&cordoned, &[], Format::Table).expect("it can be written");
+        let text = render(&cordoned, &[], &[], Format::Table).expect("it can be written");
         let words = "disk gpt-1 (/dev/sda\\u{1b}): it takes no new volumes: a person has cordoned it\n";
         assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}"));
-        let json = render(&cordoned, &[], Format::Json).expect("it can be written");
+        let json = render(&cordoned, &[], &[], Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((&value["cordoned"][0]["id"], &value["cordoned"][0]["by"]), (&"gpt-1".into(), &"person".into()));
+    }
+
+    #[test]
+    fn a_persistent_volume_of_another_provisioner_whose_path_is_not_well_is_said_by_its_name_and_nothing_is_healthy() {
+        let report = |volume: &str, findings: Vec<Finding>| {
+            let (path, kind) = (format!("/mnt/{volume}\n").into(), PathKind::Filesystem);
+            let (volume, uid) = (volume.to_owned(), "u".to_owned());
+            let watched = WatchedPath { volume, uid, path, capacity: 1, kind, is_mounted: true };
+            PathReport { watched, is_mount_point: false, condition: Condition::of(findings) }
+        };
+        let since = Some("2026-11-26T04:00:00Z".parse().expect("a time"));
+        let lost = Finding { since, ..Finding::new(HealthReason::NotMountPoint, "nothing is mounted there any more") };
+        let full = Finding { since, ..Finding::new(HealthReason::MisMatchedVolSize, "it is too small") };
+        let paths = [report("well", vec![]), report("lost", vec![lost]), report("full", vec![full])];
+        let disks = [(disk(), Condition::default())];
+        let text = render(&disks, &[], &paths, Format::Table).expect("it can be written");
+        let lines: Vec<&str> = text.lines().collect();
+        let head = "PersistentVolume lost (/mnt/lost\\n): NotMountPoint, Inaccessible, since 2026-11-26T04:00:00Z";
+        assert_eq!(lines[..2], [head, "    nothing is mounted there any more"]);
+        assert!(lines[2].contains("Stop its pods") && lines.len() == 6, "{text}");
+        assert!(lines[3].starts_with("PersistentVolume full (/mnt/full\\n): MisMatchedVolSize, Degraded, "), "{text}");
+        let json = render(&disks, &[], &paths, Format::Json).expect("it can be written");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(value["persistentVolumes"], 3);
+        let keys = ["kind", "id", "name", "reason", "severity"];
+        let row = |at: usize| keys.map(|key| value["unhealthy"][at][key].as_str().unwrap_or_default());
+        assert_eq!(row(0), ["PersistentVolume", "lost", "/mnt/lost\n", "NotMountPoint", "Inaccessible"]);
+        assert_eq!(row(1), ["PersistentVolume", "full", "/mnt/full\n", "MisMatchedVolSize", "Degraded"]);
+        let well = render(&disks, &[], &paths[..1], Format::Table).expect("it can be written");
+        assert_eq!(well, "healthy: 1 disk, 0 volumes and 1 local PersistentVolume of other provisioners\n");
     }
 }
