@@ -39,5 +39,5 @@ pub use self::memory::WipedDisk;
 pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::reports::Reports;
-pub use self::thread::{AgentHandle, Stopped};
+pub use self::thread::{AgentHandle, Confirmed, Stopped};
 pub use self::verb::{DiskTask, Run, Verb};

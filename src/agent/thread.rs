@@ -27,8 +27,29 @@ const AFTER_FAILURE: Duration = Duration::from_secs(60);
 const BREATH: Duration = Duration::from_millis(1);
 /// The most passes without looking for requests in between: two looks, and one at what they changed.
 const AT_ONCE: usize = 3;
+/// How long an order counts as confirmed. The thread may be busy when it comes.
+const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 /// How long the listener waits before it looks whether it is still wanted.
 const LISTEN: Duration = Duration::from_secs(1);
+
+/// The lines to print, or why it was not done.
+pub type VerbAnswer = Result<Vec<String>, AdminError>;
+
+/// When somebody who knows said that an order stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirmed {
+    at: Instant,
+}
+
+impl Confirmed {
+    pub fn now() -> Self {
+        Self { at: Instant::now() }
+    }
+
+    fn is_fresh(self) -> bool {
+        self.at.elapsed() <= CONFIRMED_FOR
+    }
+}
 
 /// What the thread is asked to do.
 enum Request {
@@ -36,7 +57,9 @@ enum Request {
     /// Something changed that no event tells of.
     Look,
     Inventory(Sender<Vec<ListedDevice>>),
-    Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
+    Verb(Verb, Sender<VerbAnswer>),
+    /// Its answer is `None` if the confirmation is too old by now.
+    Order(Verb, Confirmed, Sender<Option<VerbAnswer>>),
     Rules(Vec<Rule>),
     Stop,
 }
@@ -78,9 +101,15 @@ impl AgentHandle {
         self.ask(Request::Inventory)
     }
 
-    /// Does what a person asked, between two passes; gives the lines to print. Blocks.
-    pub fn verb(&self, verb: Verb) -> Result<Result<Vec<String>, AdminError>, Stopped> {
+    /// Does what a person asked, between two passes. Blocks.
+    pub fn verb(&self, verb: Verb) -> Result<VerbAnswer, Stopped> {
         self.ask(|reply| Request::Verb(verb, reply))
+    }
+
+    /// Does what an object orders, between two passes. `None`: it was not done, as the confirmation has become too old
+    /// meanwhile; ask for another one. Blocks.
+    pub fn carry_out(&self, order: Verb, confirmed: Confirmed) -> Result<Option<VerbAnswer>, Stopped> {
+        self.ask(|reply| Request::Order(order, confirmed, reply))
     }
 
     /// The sets are others now: the next pass claims by them.
@@ -202,9 +231,13 @@ fn serve(
             }
             Request::Verb(verb, reply) => {
                 let answer = agent.verb(&verb);
-                // An order is tried after each pass: one that waits must not make the next pass due. That of a volume
-                // comes as the verb that a person types.
-                look |= answer.is_ok() || !matches!(verb, Verb::Order { .. } | Verb::SettleVolume { .. });
+                look = true;
+                let _ = reply.send(answer);
+            }
+            Request::Order(verb, confirmed, reply) => {
+                let answer = confirmed.is_fresh().then(|| agent.verb(&verb));
+                // It is tried after each pass: one that waits must not make the next pass due.
+                look |= answer.as_ref().is_some_and(Result::is_ok);
                 let _ = reply.send(answer);
             }
         }
@@ -352,11 +385,23 @@ mod tests {
         let volume = VolumeId::from_u128(1);
         let of_volume = Verb::SettleVolume { volume, keep: disk.to_string(), run: Run::Real };
         for order in of_disk.into_iter().chain([of_volume]) {
-            agent_handle.verb(order).expect("it runs").expect_err("there is no such disk");
+            let answer = agent_handle.carry_out(order, Confirmed::now()).expect("it runs");
+            answer.expect("it was asked for just now").expect_err("there is no such disk");
             // It looks first if a pass is due.
             agent_handle.inventory().expect("it runs");
         }
         assert_eq!(passes.load(Ordering::SeqCst), before);
+        agent_handle.stop();
+        thread.join().expect("no bug");
+    }
+
+    #[test]
+    fn an_order_that_was_confirmed_too_long_ago_is_not_carried_out() {
+        let Counted { host: _, passes: _, agent_handle, thread } = counted();
+        let order = || Verb::SetAsideJournal { run: Run::Dry };
+        let at = Instant::now().checked_sub(CONFIRMED_FOR * 2).expect("the machine is up for longer");
+        assert!(agent_handle.carry_out(order(), Confirmed { at }).expect("it runs").is_none());
+        assert!(agent_handle.carry_out(order(), Confirmed::now()).expect("it runs").is_some());
         agent_handle.stop();
         thread.join().expect("no bug");
     }

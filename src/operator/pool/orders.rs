@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Api;
 use tokio::sync::watch as channel;
 
-use crate::agent::Verb;
+use crate::agent::{Confirmed, Verb};
 use crate::api::crd::{DevicePool, DiskOrderStatus, OrderState};
 use crate::device::DiskId;
 use crate::operator::client::within;
@@ -17,7 +17,8 @@ use crate::operator::node_context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
 
-/// The wait after the API server did not say whether an order stands: no event tells when it can.
+/// The wait after the API server did not say that an order stands: no event tells when it can, and an order that was given
+/// again may look as if nothing had changed.
 const CONFIRM_RETRY: Duration = Duration::from_secs(5);
 
 /// Runs until the process ends. `named` gives the volumes on a disk their names for people, and adds those that the disk
@@ -29,23 +30,24 @@ pub async fn keep(
     named: impl Fn(&DiskId, Vec<VolumeId>) -> Vec<String>,
 ) {
     let mut changed = operator.changed.subscribe();
-    let mut failed = false;
+    let mut unconfirmed_any = false;
     loop {
         tokio::select! {
             ok = passes.changed() => if ok.is_err() { return },
             ok = configs.changed() => if ok.is_err() { return },
             ok = changed.changed() => if ok.is_err() { return },
-            () = tokio::time::sleep(CONFIRM_RETRY), if failed => {}
+            () = tokio::time::sleep(CONFIRM_RETRY), if unconfirmed_any => {}
         }
         // Before that, the pool may not have its disks yet.
         if !passes.borrow_and_update().as_ref().is_some_and(|pass| pass.knows_all) {
             continue;
         }
-        failed = false;
+        unconfirmed_any = false;
         for order in operator.orders.open() {
-            let looked = look(&operator, &order, &named).await;
-            failed |= looked.is_err();
-            let outcome = looked.unwrap_or_else(|error| Some(unconfirmed(&error_message(&error))));
+            let outcome = look(&operator, &order, &named).await.unwrap_or_else(|why| {
+                unconfirmed_any = true;
+                why.outcome()
+            });
             if outcome.is_some_and(|outcome| operator.orders.set(&order, outcome)) {
                 operator.pool_changed();
             }
@@ -53,13 +55,28 @@ pub async fn keep(
     }
 }
 
-/// `None`: nobody orders it any more, or the agent ends. An error: it is not known whether anybody does, and nothing was
-/// done.
+/// Why an order is not carried out now.
+enum Unconfirmed {
+    TakenBack,
+    NotKnown(OperatorError),
+}
+
+impl Unconfirmed {
+    fn outcome(&self) -> Option<(OrderState, String)> {
+        match self {
+            // The watch shows it later; until then the status says what it said.
+            Self::TakenBack => None,
+            Self::NotKnown(error) => Some(unconfirmed(&error_message(error))),
+        }
+    }
+}
+
+/// `None`: the agent ends.
 async fn look(
     operator: &NodeOperator,
     order: &DiskOrderStatus,
     named: impl Fn(&DiskId, Vec<VolumeId>) -> Vec<String>,
-) -> Result<Option<(OrderState, String)>, OperatorError> {
+) -> Result<Option<(OrderState, String)>, Unconfirmed> {
     let (pool, id) = (Arc::clone(&operator.pool), order.disk.clone());
     let read = tokio::task::spawn_blocking(move || {
         let view = pool.disk_views().into_iter().find(|view| view.id == id);
@@ -73,14 +90,19 @@ async fn look(
         OrderStep::Done(what) => return Ok(Some((OrderState::Done, what))),
         OrderStep::Due(task) => task,
     };
-    if !stands(operator, order).await? {
-        // The watch shows it later; until then the status says what it said.
-        tracing::info!(disk = order.disk.as_str(), order = ?order.order, "an order was taken back, and is not carried out");
-        return Ok(None);
-    }
-    let (agent, disk) = (operator.agent_handle.clone(), order.disk.clone());
-    let answer = tokio::task::spawn_blocking(move || agent.verb(Verb::Order { disk, task })).await;
-    let Ok(Ok(answer)) = answer else { return Ok(None) };
+    let answer = loop {
+        if !stands(operator, order).await.map_err(Unconfirmed::NotKnown)? {
+            tracing::info!(disk = order.disk.as_str(), order = ?order.order, "an order was taken back, and is not carried out");
+            return Err(Unconfirmed::TakenBack);
+        }
+        let (agent, confirmed) = (operator.agent_handle.clone(), Confirmed::now());
+        let verb = Verb::Order { disk: order.disk.clone(), task };
+        match tokio::task::spawn_blocking(move || agent.carry_out(verb, confirmed)).await {
+            Ok(Ok(Some(answer))) => break answer,
+            Ok(Ok(None)) => {}
+            Ok(Err(_)) | Err(_) => return Ok(None),
+        }
+    };
     let outcome = after(answer);
     if outcome.0 == OrderState::Done {
         tracing::warn!(disk = order.disk.as_str(), order = ?order.order, "a person's order is carried out: {}", outcome.1);

@@ -5,7 +5,7 @@
 
 use super::order;
 use super::work::{Requeue, VolumeReconcile, unless_ordered};
-use crate::agent::{Run, Verb};
+use crate::agent::{Confirmed, Run, Verb};
 use crate::api::crd::PoolVolume;
 use crate::host::chain;
 use crate::operator::error::OperatorError;
@@ -38,17 +38,19 @@ impl VolumeReconcile {
             return Ok((next, None));
         }
         self.settle_orders.begin(id, object);
-        let agent = self.operator.agent_handle.clone();
+        let (agent, confirmed) = (self.operator.agent_handle.clone(), Confirmed::now());
         let verb = Verb::SettleVolume { volume: id, keep: keep.to_string(), run: Run::Real };
-        let answer = tokio::task::spawn_blocking(move || agent.verb(verb)).await;
+        let answer = tokio::task::spawn_blocking(move || agent.carry_out(verb, confirmed)).await;
         Ok(match answer {
-            Ok(Ok(Ok(lines))) => {
+            // The agent was busy for too long.
+            Ok(Ok(None)) => (Requeue::Again, None),
+            Ok(Ok(Some(Ok(lines)))) => {
                 self.settle_orders.end(id);
                 tracing::warn!(volume = self.name(), "a person's order is carried out: {}", lines.join("; "));
                 (Requeue::Again, None)
             }
             // No event tells of what somebody has unmounted.
-            Ok(Ok(Err(error))) => (Requeue::Again, Some(chain(&error))),
+            Ok(Ok(Some(Err(error)))) => (Requeue::Again, Some(chain(&error))),
             Ok(Err(_)) | Err(_) => (Requeue::Done, Some("the agent ends".to_owned())),
         })
     }
