@@ -50,7 +50,7 @@ fn a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing() {
 fn a_disk_that_hangs_can_be_located() {
     let (host, mut agent, disk) = node();
     host.add_slot_light("fake0");
-    agent.errands = Timeouts::new(Duration::from_millis(20));
+    agent.errands = Timeouts::new(Duration::from_secs(1));
     let (_held, answer) = mpsc::channel::<()>();
     assert!(agent.errand(&disk, move || answer.recv().is_ok()).is_err(), "it does not answer");
     let verb = Verb::LocateDisk { disk: disk.to_string(), lit: Lit::On, run: Run::Real };
