@@ -51,14 +51,18 @@ impl PoolDisk {
     /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has
     /// neither table nor label is looked at here, before the first write.
     pub fn claim(disk: Arc<dyn Disk>, wanted: &NewLabel) -> Result<Self, ApplyError> {
+        Self::claim_with(disk, wanted, Uuid::new_v4)
+    }
+
+    /// The same with GUIDs that the caller chooses: a test compares all that is written.
+    pub fn claim_with(disk: Arc<dyn Disk>, wanted: &NewLabel, guid: impl FnMut() -> Uuid) -> Result<Self, ApplyError> {
         match record::read_record(&*disk) {
             Record::Nothing => {}
             found => {
                 return Err(ApplyError::NotBlank { disk: disk.path(), found: found.to_string() });
             }
         }
-        let (plan, content) =
-            claim(wanted, Uuid::new_v4).map_err(|source| ApplyError::Plan { disk: disk.path(), source })?;
+        let (plan, content) = claim(wanted, guid).map_err(|source| ApplyError::Plan { disk: disk.path(), source })?;
         let mut this = Self { disk, content, place: None, is_mirrored: false, outnumbered: 0, lost: None };
         this.perform(&plan)?;
         this.warn_unless(this.hold());

@@ -65,6 +65,8 @@ pub use layout::{data_area, places};
 pub use member::Member;
 pub use member::room::Attempt;
 pub use opening_error::OpeningError;
+#[cfg(any(test, feature = "testing"))]
+pub use plan::delete;
 pub use plan::{Adoption, NewLabel, PlannedVolume, Site, relabel};
 pub use request::{Change, CreateRequest, Selector, WantedUsage, difference};
 pub use view::{CORDONED, DirectoryView, DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};
