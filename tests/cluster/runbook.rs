@@ -58,7 +58,8 @@ impl Look {
         let said = attempt("bash", &["-c", &format!("{SHELL}\n{agent}\n{command}")]).await;
         if self.is_about_nothing() {
             let refusal = said.expect_err("the page shows an error");
-            assert!(refusal.contains(fill(&self.shown).trim()), "{}: {refusal}", self.alert);
+            let shown = fill(&self.shown.replace(NODE, node));
+            assert!(refusal.contains(shown.trim()), "{}: {refusal}", self.alert);
             return refusal;
         }
         let said = said.unwrap_or_else(|failed| panic!("{}: {failed}", self.alert));

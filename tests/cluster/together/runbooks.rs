@@ -16,6 +16,8 @@ use crate::runbook::looks;
 /// The name of a LocalVolume whose path leads nowhere, and of a set whose deletion does not end.
 const GONE: &str = "gone";
 const PATH: &str = "/dev/disk/by-id/none";
+/// A node that nobody has. Another test makes the one that pages name.
+const ABSENT: &str = "worker-that-is-away";
 
 fn path_missing(space: &Space) -> Value {
     json!({
@@ -90,7 +92,7 @@ async fn looked_at(space: &Space) {
         // `NAME` is the head of a column elsewhere.
         let is_of_gone = look.command.contains("NAMESPACE");
         let values = if is_of_gone { of_gone(space) } else { [("localpool-node-x2k4d", name(&agent)); 2] };
-        let said = look.typed(if look.is_about_nothing() { "worker-0" } else { node }, &values).await;
+        let said = look.typed(if look.is_about_nothing() { ABSENT } else { node }, &values).await;
         let words = match &*look.alert {
             "LocalpoolPathMissing" if look.command.contains("missingDevicePaths") => PATH,
             "LocalpoolSetDeletionStuck" => "example.com/cleanup",
