@@ -16,9 +16,9 @@ pub const MIN_AGE: Duration = Duration::from_secs(5);
 /// The limit for whatever happens by itself, in a guest that is emulated.
 pub const SOON: Duration = Duration::from_secs(300);
 
-/// From an event that makes a checkup due until all faces show its news, by the guest's clock: less than the time between
+/// From an event that makes a checkup due until all faces show its news, by the guest's clock: half of the time between
 /// two checkups without an event, so that it was the event. Without emulation and other work beside it, a second or two.
-pub const AT_ONCE: Duration = Duration::from_secs(55);
+pub const AT_ONCE: Duration = Duration::from_secs(30);
 /// Where its metrics are, in the guest.
 pub const HTTP: &str = "127.0.0.1:9808";
 
