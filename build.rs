@@ -77,7 +77,7 @@ fn write_debug_impls(path: &Path, secretive: &[Secretive]) -> Result<(), Box<dyn
         writeln!(code, "            .finish_non_exhaustive()\n    }}\n}}")?;
     }
     let names: Vec<&str> = secretive.iter().map(|s| s.message.name()).collect();
-    writeln!(code, "#[cfg(test)]\npub(in crate::csi::proto) const MESSAGES_WITH_SECRETS: &[&str] = &{names:?};")?;
+    writeln!(code, "#[cfg(test)]\npub(in crate::rpc::proto) const MESSAGES_WITH_SECRETS: &[&str] = &{names:?};")?;
     fs::write(path, code)?;
     Ok(())
 }

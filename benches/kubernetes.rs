@@ -1,9 +1,9 @@
 //! `scripts/test-cluster bench`: what a claim costs on a real cluster of one node, beside a cluster without localpool.
 //!
 //! Takes in KUBECONFIG of a cluster of scripts/test-cluster, with the chart installed, and its folders in the
-//! environment; gives out `target/bench/kubernetes-*.json` and `docs/benchmarks-kubernetes.md`. Aims are printed as met or
-//! not met; timing never fails the run. With `--short` it does a few rounds of everything, to see that it works, and
-//! writes no figure.
+//! environment; gives out `target/bench/kubernetes-*.json` and `docs/benchmarks-kubernetes.md`. Aims are printed as
+//! met or not met; timing never fails the run. With `--short` it does a few rounds of everything, to see that it
+//! works, and writes no figure.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -37,7 +37,7 @@ mod watchers;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::cluster::Cluster;
 use crate::measure::Report;
@@ -47,43 +47,32 @@ use crate::report::Page;
 const PAGE: Page = Page {
     file: "docs/benchmarks-kubernetes.md",
     title: "Benchmarks on Kubernetes",
-    words: "The disks themselves have [a page of their own](benchmarks.md).",
+    words: "The disks themselves have [a page of their own](benchmarks.md).\n\n\
+            ![Some of the figures as bars](images/benchmarks-kubernetes.svg)",
     prefix: "kubernetes-",
 };
 
 const GROUPS: [&str; 6] = ["latency", "discovery", "requests", "watchers", "memory", "idle"];
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` starts this too, and must not wait minutes for it.
-    if !std::env::args().any(|word| word == "--bench") {
-        println!("kubernetes: measures only under scripts/test-cluster bench");
-        return ExitCode::SUCCESS;
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kubernetes: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    pace::main("kubernetes", "scripts/test-cluster bench", || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.map_err(anyhow::Error::from)?.block_on(run())
+    })
 }
 
 async fn run() -> Result<()> {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    if let Some(unknown) = wanted.iter().find(|word| !GROUPS.contains(&word.as_str())) {
-        bail!("there is no group {unknown}; there are {}", GROUPS.join(", "));
-    }
+    let groups = pace::groups(&GROUPS)?;
     let pace = Pace::of_arguments();
     let cluster = Cluster::new(pace).await?;
     let machine = machine::describe(&cluster.work, cluster.facts().await?)?;
     println!("{machine}\n");
     let mut report = Report::default();
     // The last one takes localpool away.
-    for name in GROUPS.into_iter().filter(|name| wanted.is_empty() || wanted.iter().any(|word| word == name)) {
+    for name in &groups {
         let began = Instant::now();
         println!("{name} ...");
-        match name {
+        match *name {
             "latency" => latency::measure(&cluster, &mut report).await?,
             "discovery" => discovery::measure(&cluster, &mut report).await?,
             "requests" => requests::measure(&cluster, &mut report).await?,
@@ -97,5 +86,5 @@ async fn run() -> Result<()> {
         println!("{}", pace::ENDED);
         return Ok(());
     }
-    report::write(&PAGE, &machine, &report, wanted.is_empty())
+    report::write(&PAGE, &machine, &report, groups.len() == GROUPS.len())
 }

@@ -83,7 +83,7 @@ func startAPIServer(t testing.TB, program string) *apiserver {
 
 	server := l.run(t, "kube-apiserver", exec.Command(program, "kube-apiserver", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+l.path("certificates"), "--etcd-servers="+etcd,
-		// Of a range that leads nowhere. Nobody is told of it, but an address there must be.
+		// From a range that leads nowhere. Nobody connects to it, but the API server needs an address.
 		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none",
 		"--token-auth-file="+l.path("tokens.csv"), "--authorization-mode=AlwaysAllow",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+l.path("service-accounts.pub"),
@@ -167,7 +167,7 @@ func (a *apiserver) remove(t testing.TB, path string) {
 	ctx := context.Background() // that of the test is over
 	_, err := a.call(ctx, http.MethodDelete, path, "", nil)
 	var refused *refusal
-	gone := err == nil && eventually(10*time.Second, func() bool {
+	gone := err == nil && eventually(time.Minute, func() bool {
 		_, err = a.call(ctx, http.MethodGet, path, "", nil)
 		return errors.As(err, &refused) && refused.code == http.StatusNotFound
 	})

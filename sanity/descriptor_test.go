@@ -47,7 +47,7 @@ func wantedFacts(t *testing.T) facts {
 	wanted := factsOf(csi.File_csi_proto)
 	for _, key := range takenUp {
 		if _, there := wanted[key]; !there {
-			t.Fatalf("CSI has no %q any more: an addition stands on a number that is not ours to use", key)
+			t.Fatalf("CSI has no %q any more: an addition has a number that is not ours to use", key)
 		}
 		delete(wanted, key)
 	}

@@ -119,7 +119,7 @@ func (d *driver) offer(t testing.TB, volumes, atLeast int64, capability *csi.Vol
 		return err == nil && size >= atLeast && answer.GetAvailableCapacity() >= volumes*size || d.dead() != nil
 	})
 	if !enough || d.dead() != nil {
-		t.Fatalf("GetCapacity does not come to offer %d volumes of one size, at least %d bytes, within a minute: %v, error %v, driver %v\n%s",
+		t.Fatalf("GetCapacity does not offer %d volumes of one size, at least %d bytes, within a minute: %v, error %v, driver %v\n%s",
 			volumes, atLeast, answer, err, d.dead(), d.logTail())
 	}
 	return answer

@@ -53,7 +53,7 @@ func TestALabIsTidiedUpEvenIfItsTestIsKilled(t *testing.T) {
 	if err := victim.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	gone := eventually(15*time.Second, func() bool {
+	gone := eventually(time.Minute, func() bool {
 		_, err := os.Stat(dir)
 		return errors.Is(err, os.ErrNotExist)
 	})

@@ -121,7 +121,7 @@ func (l lab) sweep() error {
 
 func (l lab) killProcesses() error {
 	var err error
-	gone := eventually(10*time.Second, func() bool {
+	gone := eventually(time.Minute, func() bool {
 		var running []int
 		if running, err = l.processes(); err != nil {
 			return false
@@ -212,7 +212,7 @@ func (l lab) detachLoops() error {
 		err = errors.Join(err, wrap("losetup -d "+device+": "+string(out), detachErr))
 	}
 	// A busy loop device is detached only when its last user is gone.
-	if !eventually(10*time.Second, func() bool { left, lookErr := l.loops(); return lookErr == nil && len(left) == 0 }) {
+	if !eventually(time.Minute, func() bool { left, lookErr := l.loops(); return lookErr == nil && len(left) == 0 }) {
 		left, lookErr := l.loops()
 		err = errors.Join(err, lookErr, fmt.Errorf("loop devices still attached: %q", left))
 	}

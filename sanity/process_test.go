@@ -77,8 +77,8 @@ func (p *process) stop() error {
 	select {
 	case <-p.exited:
 		return wrap("the end of "+p.name+" after SIGTERM", p.exit)
-	case <-time.After(10 * time.Second):
-		return errors.New(p.name + " runs on for 10 s after SIGTERM")
+	case <-time.After(time.Minute):
+		return errors.New(p.name + " runs on for a minute after SIGTERM")
 	}
 }
 

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# What the tiers have in common that bring up a machine of their own (scripts/test-cluster, scripts/test-vm): where things
-# are, steps and jobs that end with the script, the program of the checks, and the list of their outcomes.
+# What the scripts have in common that bring up a machine of their own (scripts/test-cluster, scripts/test-vm,
+# cluster/check): where things are, steps and jobs that end with the script, the program of the checks, and xtask, which
+# does what is more than a list of commands.
 #
 # They source it with the tier's name in `tier`; it changes to the repository. They define `tidy STATUS`, which runs at
 # the end, and may fail.
@@ -49,22 +50,22 @@ lock() {
 
 # The program of the checks, so that it can be stopped as one process; the binary itself is built with it.
 build_checks() {
-    run cargo test --locked --test "$tier" --no-run >"$logs/$tier.build" 2>&1 || { cat "$logs/$tier.build" >&2; return 1; }
+    run cargo test --locked --features testing --test "$tier" --no-run >"$logs/$tier.build" 2>&1 || { cat "$logs/$tier.build" >&2; return 1; }
 }
 
 checks_program() {
     sed -n "s|^ *Executable .*tests/$tier/main.rs (\(.*\))\$|\1|p" "$logs/$tier.build"
 }
 
+# Cargo does not run it, as its variables would cause half of the dependencies to be built again.
+xtask=$target/debug/xtask
+build_xtask() {
+    run cargo build --quiet --locked --package xtask
+}
+
 # Lines of results: outcome, seconds, check, why.
 summarize() {
-    echo
-    say "summary"
-    printf '%-8s %8s  %s\n' outcome seconds check
-    awk -F '\t' '{printf "%-8s %8.1f  %s%s\n", $1, $2, $3, $4 == "" ? "" : " (" $4 ")"; n[$1]++}
-        $1 == "FAILED" && $4 != "" {red[++reds] = sprintf("FAILED   %s\n    %s", $3, $4)}
-        END {for (i = 1; i <= reds; i++) print (i == 1 ? "\n" : "") red[i]
-            printf "%d passed, %d failed, %d skipped\n", n["ok"], n["FAILED"], n["skipped"]}' "$results"
+    "$xtask" results "$results"
     [[ -s $results ]] || die "no check has run"
     [[ $failed == 0 ]] || die "something failed; the logs are in $logs"
 }

@@ -3,7 +3,7 @@
 //! Data flows one way, and a module imports only from its left:
 //!
 //! ```text
-//! host ─▶ device ─▶ claim ─▶ pool ─▶ health ─▶ volume ─▶ show ─▶ agent ─▶ { csi, operator }
+//! host ─▶ device ─▶ claim ─▶ pool ─▶ health ─▶ volume ─▶ show ─▶ agent ─▶ { rpc, operator }
 //! ```
 //!
 //! * `host`: the machine, and the only effects. A real one, and a fake one that can fail on purpose.
@@ -15,7 +15,7 @@
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `show`: what people read of devices and volumes.
 //! * `agent`: the loop of a node: disks arrive, leave, are claimed and released; what a person asks of it.
-//! * `csi`: the gRPC edge; the only place that names a gRPC code.
+//! * `rpc`: the gRPC edge, with CSI in it; the only place that names a gRPC code.
 //! * `operator`: the Kubernetes edge, of the node's agent and of the controller.
 //!
 //! `api` stands left of `pool`: it makes `claim`'s rules. `role` and `cli` wire the parts, and import all.
@@ -25,11 +25,14 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+// Every profile without debug assertions is one that may be shipped or measured.
+#[cfg(all(feature = "testing", not(debug_assertions)))]
+compile_error!("the feature `testing` is for tests alone: build without it, or in the profile `dev` or `test`");
+
 pub mod agent;
 pub mod api;
 pub mod claim;
 pub mod cli;
-pub mod csi;
 pub mod demo;
 pub mod device;
 pub mod health;
@@ -37,5 +40,6 @@ pub mod host;
 pub mod operator;
 pub mod pool;
 pub mod role;
+pub mod rpc;
 pub mod show;
 pub mod volume;

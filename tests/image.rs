@@ -297,6 +297,7 @@ fn every_program_that_localpool_calls_works_in_the_image_without_root() {
     image.run("mkfs.btrfs", &["-q", "-f", &disk("btrfs", 128)]);
     // These two only accept mounts.
     image.run("xfs_growfs", &["-V"]);
+    image.run("mdadm", &["--version"]);
     image.run("btrfs", &["--version"]);
     image.run("losetup", &["--version"]);
     assert!(fs::metadata(tmp.join("xfs")).unwrap().blocks() > 0);

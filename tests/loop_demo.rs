@@ -204,7 +204,7 @@ fn loop_a_demo_that_is_stopped_by_a_signal_says_so_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn loop_a_demo_whose_driver_dies_fails_in_words_and_leaves_nothing_behind() {
+fn loop_a_demo_whose_driver_dies_fails_with_a_message_and_leaves_nothing_behind() {
     let Some(_turn) = turn() else { return };
     let mut demo = Demo::start();
     demo.wait_for("write");
@@ -229,7 +229,7 @@ fn loop_a_demo_that_nobody_can_read_says_why_it_fails_and_leaves_nothing_behind(
     let Some(_turn) = turn() else { return };
     let closed = std::io::pipe().unwrap().1;
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    for (out, code, words) in
+    for (out, code, message) in
         [(Stdio::from(closed), 141, ""), (Stdio::from(full), 1, "could not be printed: standard output could not")]
     {
         let tmp = tempfile::Builder::new().prefix("demo").tempdir().unwrap();
@@ -237,7 +237,7 @@ fn loop_a_demo_that_nobody_can_read_says_why_it_fails_and_leaves_nothing_behind(
         command.arg("demo").env("TMPDIR", tmp.path()).stdout(out).stderr(Stdio::piped());
         let (output, _, errors) = output(&mut command);
         assert_eq!(output.status.code(), Some(code), "{errors}");
-        assert!(errors.contains(words) && errors.is_empty() == words.is_empty(), "{errors}");
+        assert!(errors.contains(message) && errors.is_empty() == message.is_empty(), "{errors}");
         Ended { status: output.status, text: String::new(), errors, tmp }.expect_nothing_left();
     }
 }

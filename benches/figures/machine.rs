@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+
+use crate::process::printed;
 
 /// Name and value of each fact, in order.
 pub struct Machine(pub Vec<(&'static str, String)>);
@@ -38,13 +40,9 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
-/// What a program prints.
+/// What a program prints, without spaces around it.
 pub fn output(program: &str, args: &[&str]) -> Result<String> {
-    let out = Command::new(program).args(args).output().with_context(|| format!("starting {program}"))?;
-    if !out.status.success() {
-        bail!("{program} ended with {}", out.status);
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    Ok(printed(Command::new(program).args(args))?.trim().to_owned())
 }
 
 impl fmt::Display for Machine {

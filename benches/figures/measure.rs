@@ -15,7 +15,7 @@ pub struct Measurement {
     pub ours: f64,
     pub baseline: f64,
     pub better: Better,
-    /// Samples of ours.
+    /// Samples of localpool.
     pub n: usize,
     pub aims: Vec<Aim>,
 }
@@ -35,6 +35,12 @@ pub enum Aim {
 }
 
 impl Measurement {
+    /// MiB that a process holds, beside what it may hold.
+    pub fn memory(name: String, what: String, value: f64, aim: f64, aims: Vec<Aim>) -> Self {
+        let beside = "the aim".to_owned();
+        Self { name, what, beside, unit: "MiB", ours: value, baseline: aim, better: Better::Smaller, n: 1, aims }
+    }
+
     pub fn ratio(&self) -> f64 {
         match self.better {
             // Nothing beside nothing.

@@ -1,4 +1,9 @@
-//! How much of everything is measured: all that the figures need, or just enough to see that it still works.
+//! What is measured, by the arguments: which groups, and how much of everything: all that the figures need, or just
+//! enough to see that it still works.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
 
 /// What a short run says at its end.
 pub const ENDED: &str = "all of it works; the figures of so short a run say nothing, and none is written";
@@ -33,4 +38,30 @@ impl Pace {
     pub fn count(self, size: Size) -> usize {
         usize::try_from(self.of(size)).expect("the sizes are constants that fit")
     }
+}
+
+/// Runs the benchmark if cargo was asked for it. `cargo test --all-targets` starts it too, and must not wait minutes
+/// for it: `elsewhere` is the command that measures.
+pub fn main(name: &str, elsewhere: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
+    if !std::env::args().any(|word| word == "--bench") {
+        println!("{name}: measures only under {elsewhere}");
+        return ExitCode::SUCCESS;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Those of the groups that the arguments name, in their order; all of them if none is named.
+pub fn groups(all: &[&'static str]) -> Result<Vec<&'static str>> {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = wanted.iter().find(|word| !all.contains(&word.as_str())) {
+        bail!("there is no group {unknown}; there are {}", all.join(", "));
+    }
+    let is_wanted = |name: &&str| wanted.is_empty() || wanted.iter().any(|word| word == *name);
+    Ok(all.iter().copied().filter(|name| is_wanted(name)).collect())
 }

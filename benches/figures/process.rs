@@ -1,8 +1,21 @@
-//! What the kernel says of a process: its memory, and the processor time that it used.
+//! Processes: what one prints, and what the kernel says of one: its memory, and the processor time that it used.
 
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
+
+/// Runs a program to its end; gives its standard output. If it fails, its standard error is in the error.
+pub fn printed(command: &mut Command) -> Result<String> {
+    let program = command.get_program().display().to_string();
+    let out = command.output().with_context(|| format!("starting {program}"))?;
+    if !out.status.success() {
+        let words: Vec<_> = command.get_args().map(|word| word.display().to_string()).collect();
+        let why = String::from_utf8_lossy(&out.stderr);
+        bail!("{program} {} ended with {}: {}", words.join(" "), out.status, why.trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
 
 /// In MiB.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ pub const SPACE: &str = "localpool-bench";
 pub const CLASS: &str = "local-carved";
 pub const MIB: u64 = 1 << 20;
 /// Until anything that is waited for must have happened.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 pub struct Cluster {
     pub client: Client,
@@ -41,7 +41,7 @@ fn env_path(name: &str) -> Result<PathBuf> {
 }
 
 impl Cluster {
-    /// Makes the namespace anew.
+    /// Deletes the namespace, and makes it again.
     pub async fn new(pace: Pace) -> Result<Self> {
         let work = env_path("LOCALPOOL_TEST_WORK")?;
         let folder = env_path("LOCALPOOL_CLUSTER_DIR")?;
@@ -189,15 +189,6 @@ pub fn roles(role: &str) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Processor time of a process so far, in milliseconds.
-pub fn processor_time(pid: u32) -> Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
-    let fields: Vec<&str> = stat.rsplit_once(") ").context("stat has a name")?.1.split(' ').collect();
-    let ticks = |at: usize| -> Result<f64> { Ok(fields.get(at).context("stat has its fields")?.parse::<f64>()?) };
-    let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("a clock has ticks")?;
-    Ok((ticks(11)? + ticks(12)?) * 1e3 / per_second as f64)
-}
-
 /// Requests by verb and resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests(BTreeMap<(String, String), f64>);
@@ -249,11 +240,11 @@ pub fn writes(verb: &str) -> bool {
 }
 
 /// Waits for something that is not timed.
-pub async fn until(what: &str, mut look: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
-    while !look().await.with_context(|| what.to_owned())? {
+pub async fn until(what: &str, mut poll: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + TIMEOUT;
+    while !poll().await.with_context(|| what.to_owned())? {
         if Instant::now() > end {
-            bail!("not within {} s: {what}", PATIENCE.as_secs());
+            bail!("not within {} s: {what}", TIMEOUT.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -280,7 +271,7 @@ where
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, watch)
+    tokio::time::timeout(TIMEOUT, watch)
         .await
         .map_err(|_| anyhow!("{} objects were not ready in time", names.len()))??;
     Ok(times)

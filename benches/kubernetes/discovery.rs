@@ -1,9 +1,7 @@
-//! From the kernel's word of a new disk until it is in the LocalVolumeDiscoveryResult. Beside it a bare write of an object
-//! until a watch has it, which is what the cluster itself takes of that time.
+//! From the kernel's word of a new disk until it is in the LocalVolumeDiscoveryResult. Beside it a bare write of an
+//! object until a watch has it, which is what the cluster itself takes of that time.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +11,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DISCOVERY_NAME, LocalVolumeDiscovery, LocalVolumeDiscoveryResult};
+use localpool_testing::loops::LoopDevice;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -68,9 +67,9 @@ async fn rounds(cluster: &Cluster, mut found: Seen) -> Result<Samples> {
         let image = cluster.work.join(format!("found-{round}.img"));
         std::fs::File::create(&image)?.set_len(64 << 20)?;
         let begun = Instant::now();
-        let disk = Attached::new(&image)?;
-        samples.push(found.until(begun, &disk.path, true).await?);
-        let path = disk.path.clone();
+        let disk = Attached(LoopDevice::attach(&image, &["--find"]));
+        let path = disk.0.path().to_owned();
+        samples.push(found.until(begun, &path, true).await?);
         drop(disk);
         std::fs::remove_file(&image)?;
         found.until(begun, &path, false).await?;
@@ -132,24 +131,12 @@ impl Seen {
     }
 }
 
-/// A loop device for as long as it lives.
-struct Attached {
-    path: String,
-}
-
-impl Attached {
-    fn new(image: &Path) -> Result<Self> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output()?;
-        if !output.status.success() {
-            bail!("losetup: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(Self { path: String::from_utf8(output.stdout)?.trim().to_owned() })
-    }
-}
+/// A loop device for as long as it lives. What a kill leaves is taken away by scripts/test-cluster: the image
+/// lies in its folder.
+struct Attached(LoopDevice);
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // What a kill leaves is taken away by scripts/test-cluster: the image lies in its folder.
-        let _ = Command::new("losetup").args(["--detach", &self.path]).status();
+        self.0.detach_if_mine();
     }
 }

@@ -1,18 +1,17 @@
 //! What the processes of localpool hold in memory: with no volume, and with 500.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use localpool::api::crd::LocalVolumeSet;
+use localpool_testing::loops::LoopDevice;
 use serde_json::json;
 
 use crate::cluster::{Cluster, MIB, SPACE, roles, times, until};
-use crate::measure::{Aim, Better, Measurement, Report};
+use crate::measure::{Aim, Measurement, Report};
 use crate::pace::Size;
 use crate::process::Memory;
 
@@ -48,7 +47,8 @@ async fn disks(cluster: &Cluster) -> Result<()> {
     for n in 0..DISKS {
         let image = cluster.work.join("disks").join(format!("bench-{n}.img"));
         std::fs::File::create(&image)?.set_len(4 << 30)?;
-        attach(&image)?;
+        // scripts/test-cluster takes it away with its folder.
+        LoopDevice::attach(&image, &["--find"]);
         paths.push(image);
     }
     let set = json!({
@@ -78,18 +78,6 @@ async fn disks(cluster: &Cluster) -> Result<()> {
     cluster.make(&classes, class).await
 }
 
-/// On a loop device, which scripts/test-cluster takes away with its folder.
-fn attach(image: &Path) -> Result<()> {
-    let done = Command::new("losetup").args(["--find", "--show"]).arg(image).output()?;
-    if !done.status.success() {
-        bail!("losetup: {}", String::from_utf8_lossy(&done.stderr));
-    }
-    let device = String::from_utf8_lossy(&done.stdout).trim().to_owned();
-    // Partitions of an earlier user of the loop device outlive its binding.
-    let _ = Command::new("partx").args(["--delete", &device]).output();
-    Ok(())
-}
-
 fn add(report: &mut Report, name: &str, with: &str) -> Result<()> {
     for (role, words) in [("node", "the node's agent"), ("controller", "a controller, the larger of two")] {
         let mut largest: Option<Memory> = None;
@@ -105,17 +93,9 @@ fn add(report: &mut Report, name: &str, with: &str) -> Result<()> {
             ("anon", "of that its own, anonymous (RssAnon)", anonymous, Vec::new()),
             ("peak", "highest resident so far (VmHWM)", highest, Vec::new()),
         ] {
-            report.add(Measurement {
-                name: format!("kubernetes-memory-{role}-{name}-{kind}"),
-                what: format!("Memory of {words}, {with}: {what}"),
-                beside: "the aim".to_owned(),
-                unit: "MiB",
-                ours: value,
-                baseline: AIM,
-                better: Better::Smaller,
-                n: 1,
-                aims,
-            });
+            let name = format!("kubernetes-memory-{role}-{name}-{kind}");
+            let what = format!("Memory of {words}, {with}: {what}");
+            report.add(Measurement::memory(name, what, value, AIM, aims));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What a thousand agents that watch cost the apiserver: its processor time for a volume, without and with them.
 //!
-//! An agent's watches are those of src/operator/node: its PoolVolumes by `spec.node`, the sets, its Node, its
+//! An agent's watches are those of src/operator/agent: its PoolVolumes by `spec.node`, the sets, its Node, its
 //! DevicePool.
 
 use std::time::Duration;
@@ -13,10 +13,10 @@ use kube::{Api, Client, Resource};
 use localpool::api::crd::{DevicePool, LocalVolumeSet, PoolVolume};
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, MIB, processor_time, times};
+use crate::cluster::{Cluster, MIB, times};
 use crate::measure::{Better, Measurement, Report};
 use crate::pace::Size;
-use crate::process::Memory;
+use crate::process::{Memory, processor_time};
 
 const AGENTS: Size = Size { full: 1000, short: 10 };
 const VOLUMES: Size = Size { full: 50, short: 2 };
@@ -41,7 +41,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     tokio::time::sleep(settle).await;
     let before = processor_time(apiserver)?;
     tokio::time::sleep(settle).await;
-    let idle = (processor_time(apiserver)? - before) / settle.as_secs_f64();
+    let idle = milliseconds(apiserver, before)? / settle.as_secs_f64();
     let watched = volumes(cluster, class, apiserver).await?;
     let memory = Memory::of(apiserver)?.resident;
     agents.shutdown().await;
@@ -87,7 +87,12 @@ async fn volumes(cluster: &Cluster, class: &str, apiserver: u32) -> Result<f64> 
         .await?;
     }
     cluster.clear().await?;
-    Ok((processor_time(apiserver)? - before) / volumes as f64)
+    Ok(milliseconds(apiserver, before)? / volumes as f64)
+}
+
+/// Processor time since then.
+fn milliseconds(pid: u32, before: Duration) -> Result<f64> {
+    Ok(processor_time(pid)?.saturating_sub(before).as_secs_f64() * 1e3)
 }
 
 /// Watches as an agent of that node does; says when it has listed everything.

@@ -2,21 +2,21 @@
 //! server of 256 NVMe disks that is kept in a folder.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use localpool::device::{Discovery, Owner};
 use localpool::host::{Host, RealFilesystems, RealHost, Roots, StateDir, sysfs::scan};
 use localpool_testing::machines;
 use serde_json::Value;
 
-use crate::lab::{Disk, Image, Lab};
+use crate::lab::{Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
 use crate::pace::Size;
+use crate::process::printed;
 
-const REAL: usize = 8;
+const REAL: u64 = 8;
 const MANY: Size = Size { full: 64, short: 4 };
 const FIXTURES: Size = Size { full: 256, short: 8 };
 const ROUNDS: Size = Size { full: 50, short: 2 };
@@ -29,19 +29,17 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 
 /// The eight disks carry what disks carry: half of them a table with a partition, the others nothing.
 fn real(lab: &Lab, report: &mut Report) -> Result<()> {
-    let disks = (0..REAL)
-        .map(|n| lab.disk(&format!("disk-{n}.img"), 64 << 20, Image::Sparse))
-        .collect::<Result<Vec<Disk>>>()?;
+    let disks = lab.disks("disk", REAL, 64 << 20, Image::Sparse)?;
     for disk in disks.iter().step_by(2) {
         lab.run("sgdisk", &["-n", "1:0:+16M", disk.text()])?;
         lab.run("partx", &["-u", disk.text()])?;
     }
-    let (mut scanned, mut looked, mut asked, mut listed) =
+    let (mut scanned, mut scanned_all, mut asked, mut listed) =
         (Samples::default(), Samples::default(), Samples::default(), Samples::default());
     let roots = Roots::default();
     for _ in 0..lab.pace().of(ROUNDS) {
         scanned.push(timed(|| Ok(scan(&roots)?))?);
-        looked.push(timed(|| look(lab))?);
+        scanned_all.push(timed(|| scan_all(lab))?);
         asked.push(timed(|| devices(lab))?);
         listed.push(timed(|| lsblk(lab, None))?);
     }
@@ -54,7 +52,7 @@ fn real(lab: &Lab, report: &mut Report) -> Result<()> {
     ));
     let rows = [
         ("discovery-8-scan", "scan of sysfs inside the driver", &scanned, vec![Aim::RatioAtLeast(1.0)]),
-        ("discovery-8-look", "scan and what is on every disk, inside the driver", &looked, Vec::new()),
+        ("discovery-8-look", "scan and what is on every disk, inside the driver", &scanned_all, Vec::new()),
         ("discovery-8-command", "`localpool devices -o json`, a process", &asked, Vec::new()),
     ];
     for (name, what, samples, aims) in rows {
@@ -64,22 +62,20 @@ fn real(lab: &Lab, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What an agent or a discovery pays each time it looks at everything anew, as it does once in `resync`.
+/// What an agent or a discovery pays each time it reads everything again, as it does once in `resync`.
 fn resync(lab: &Lab, report: &mut Report) -> Result<()> {
     let many = lab.pace().of(MANY);
-    let _disks = (0..many)
-        .map(|n| lab.disk(&format!("many-{n}.img"), 64 << 20, Image::Sparse))
-        .collect::<Result<Vec<Disk>>>()?;
+    let _disks = lab.disks("many", many, 64 << 20, Image::Sparse)?;
     let host = host(lab);
     let mut discovery = Discovery::new(home(), Duration::from_secs(600));
-    let (mut looked, mut listed) = (Samples::default(), Samples::default());
+    let (mut scanned_all, mut listed) = (Samples::default(), Samples::default());
     for _ in 0..lab.pace().of(ROUNDS) {
         discovery.all_changed();
-        looked.push(timed(|| Ok(discovery.look(&host)?))?);
+        scanned_all.push(timed(|| Ok(discovery.scan(&host)?))?);
         listed.push(timed(|| lsblk(lab, None))?);
     }
-    let what = format!("Resync of {many} blank loop disks: all of them scanned, read and probed anew");
-    report.add(row(&format!("discovery-{many}-resync"), what, "lsblk -J -O", &looked, &listed, Vec::new()));
+    let what = format!("Resync of {many} blank loop disks: all of them scanned, read and probed again");
+    report.add(row(&format!("discovery-{many}-resync"), what, "lsblk -J -O", &scanned_all, &listed, Vec::new()));
     Ok(())
 }
 
@@ -135,10 +131,10 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
     Ok(took)
 }
 
-/// What the agent does at its first look: nothing is remembered.
-fn look(lab: &Lab) -> Result<usize> {
-    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab))?;
-    Ok(set.devices.len())
+/// What the agent does at its first scan: nothing is remembered.
+fn scan_all(lab: &Lab) -> Result<usize> {
+    let snapshot = Discovery::new(home(), Duration::ZERO).scan(&host(lab))?;
+    Ok(snapshot.devices.len())
 }
 
 fn host(lab: &Lab) -> Arc<dyn Host> {
@@ -152,8 +148,7 @@ fn home() -> Owner {
 
 fn devices(lab: &Lab) -> Result<String> {
     let mut command = lab.command(env!("CARGO_BIN_EXE_localpool"));
-    command.args(["devices", "-o", "json", "--state-dir"]).arg(lab.path("no-state"));
-    output(command, "localpool devices")
+    printed(command.args(["devices", "-o", "json", "--state-dir"]).arg(lab.path("no-state")))
 }
 
 fn lsblk(lab: &Lab, root: Option<&Path>) -> Result<String> {
@@ -162,15 +157,7 @@ fn lsblk(lab: &Lab, root: Option<&Path>) -> Result<String> {
     if let Some(root) = root {
         command.arg("--sysroot").arg(root);
     }
-    output(command, "lsblk")
-}
-
-fn output(mut command: Command, name: &str) -> Result<String> {
-    let out = command.output().with_context(|| format!("starting {name}"))?;
-    if !out.status.success() {
-        return Err(anyhow!("{name} ended with {}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    printed(&mut command)
 }
 
 /// Devices in lsblk's tree.

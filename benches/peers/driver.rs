@@ -8,24 +8,29 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use hyper_util::rt::TokioIo;
-use localpool::csi::proto::controller_client::ControllerClient;
-use localpool::csi::proto::identity_client::IdentityClient;
-use localpool::csi::proto::node_client::NodeClient;
-use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
-use localpool::csi::proto::{
+use localpool::rpc::client::connect;
+use localpool::rpc::proto::controller_client::ControllerClient;
+use localpool::rpc::proto::identity_client::IdentityClient;
+use localpool::rpc::proto::node_client::NodeClient;
+use localpool::rpc::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
+use localpool::rpc::proto::{
     CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, NodeGetVolumeStatsRequest,
     NodePublishVolumeRequest, NodeStageVolumeRequest, ProbeRequest, VolumeCapability,
 };
+use localpool_testing::set_of_images;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::lab::Lab;
 
-/// What the driver may claim: the lab's files of this name.
-const POOL_FILES: &str = "pool-*.img";
+/// The driver that most benchmarks have, and the beginning of the names of its disks.
+const POOL: &str = "pool";
 const CLASS: &str = "bench";
+
+/// What a set makes of its disks.
+pub const CARVED: &str = "partitioningSpec: {mode: Dynamic}";
+pub const FOLDERS: &str = "layout: Directory\n  quota: none";
 
 /// The process; dropping it kills it.
 pub struct Driver {
@@ -39,6 +44,8 @@ pub struct Driver {
 pub enum Usage {
     Block,
     Mount,
+    /// A folder of a filesystem that volumes share.
+    Folder,
 }
 
 impl Usage {
@@ -46,6 +53,7 @@ impl Usage {
         match self {
             Self::Block => "block",
             Self::Mount => "mount",
+            Self::Folder => "folder",
         }
     }
 }
@@ -59,25 +67,29 @@ pub struct Client {
 impl Driver {
     /// Starts the driver on all pool disks of the lab, carved; returns once it has claimed them and is ready.
     pub fn start(lab: &Lab, disks: usize) -> Result<Self> {
-        let pool = lab.path(POOL_FILES);
-        let sets = lab.path("sets.yaml");
-        let document = format!(
-            "apiVersion: local.storage.openshift.io/v1alpha1\n\
-             kind: LocalVolumeSet\n\
-             metadata: {{name: bench, namespace: default}}\n\
-             spec:\n  storageClassName: {CLASS}\n  partitioningSpec: {{mode: Dynamic}}\n  \
-             deviceInclusionSpec: {{deviceTypes: [loop], minSize: 0, paths: [{:?}]}}\n",
-            pool.display().to_string()
-        );
-        fs::write(&sets, document)?;
-        let (socket, state, log) = (lab.path("csi.sock"), lab.path("state"), lab.path("driver.log"));
-        let _ = fs::remove_dir_all(&state);
+        Self::start_as(lab, POOL, disks, CARVED)
+    }
+
+    /// The same with another layout, on the disks `NAME-*.img`, and beside others of other names.
+    pub fn start_as(lab: &Lab, name: &str, disks: usize, layout: &str) -> Result<Self> {
+        let document = set_of_images("bench", CLASS, layout, &lab.path(&format!("{name}-*.img")));
+        fs::write(lab.path(&format!("{name}.yaml")), document)?;
+        let _ = fs::remove_dir_all(lab.path(&format!("{name}.state")));
+        let mut driver = Self::spawn(lab, name)?;
+        driver.wait_ready(disks)?;
+        Ok(driver)
+    }
+
+    /// Starts the driver of that name again, with what the one before has left; returns at once.
+    pub fn spawn(lab: &Lab, name: &str) -> Result<Self> {
+        let [socket, state, sets, log] =
+            ["sock", "state", "yaml", "log"].map(|ending| lab.path(&format!("{name}.{ending}")));
         let output = fs::File::create(&log)?;
         let child = lab
             .command(env!("CARGO_BIN_EXE_localpool"))
             // As it runs in its image.
             .env("MALLOC_ARENA_MAX", "1")
-            .args(["standalone", "--node-name", "bench", "--device-min-age", "0s"])
+            .args(["standalone", "--node-name", name, "--device-min-age", "0s"])
             .arg("--socket")
             .arg(&socket)
             .arg("--state-dir")
@@ -89,9 +101,14 @@ impl Driver {
             .process_group(0)
             .spawn()
             .context("starting the driver")?;
-        let mut driver = Self { child, socket, log };
-        driver.wait_ready(disks)?;
-        Ok(driver)
+        Ok(Self { child, socket, log })
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn end(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     pub fn pid(&self) -> u32 {
@@ -154,13 +171,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 impl Client {
     async fn connect(socket: &Path) -> Result<Self> {
-        let socket = socket.to_owned();
-        let connector = tower::service_fn(move |_| {
-            let socket = socket.clone();
-            async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
-        });
-        let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await?;
-        Ok(Self { channel })
+        Ok(Self { channel: connect(socket).await? })
     }
 
     fn controller(&self) -> ControllerClient<Channel> {
@@ -267,9 +278,11 @@ fn parameters() -> HashMap<String, String> {
 }
 
 fn capability(usage: Usage) -> VolumeCapability {
+    let mounted = |kind: &str| AccessType::Mount(MountVolume { fs_type: kind.to_owned(), ..Default::default() });
     let access = match usage {
         Usage::Block => AccessType::Block(BlockVolume {}),
-        Usage::Mount => AccessType::Mount(MountVolume { fs_type: "ext4".to_owned(), ..Default::default() }),
+        Usage::Mount => mounted("ext4"),
+        Usage::Folder => mounted("xfs"),
     };
     VolumeCapability {
         access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),

@@ -1,4 +1,5 @@
-//! Health: what a checkup of 500 mounted volumes costs, and how long after a disk is gone its volumes' condition says so.
+//! Health: what a checkup of 500 mounted volumes costs, and how long after a disk is gone its volumes'
+//! condition says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::measure::{Aim, Better, Measurement, Report, Samples};
 use crate::pace::Size;
 use crate::process::processor_time;
 
-const DISKS: usize = 5;
+const DISKS: u64 = 5;
 const VOLUMES: Size = Size { full: 500, short: 10 };
 const DISK: Size = Size { full: 2 << 30, short: 256 << 20 };
 const VOLUME: u64 = 16 << 20;
@@ -26,9 +27,7 @@ const COST: f64 = 10.0;
 const SEEN: f64 = 10_000.0;
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    let disks = (0..DISKS)
-        .map(|n| lab.disk(&format!("pool-{n}.img"), lab.pace().of(DISK), Image::Allocated))
-        .collect::<Result<Vec<Disk>>>()?;
+    let disks = lab.disks("pool", DISKS, lab.pace().of(DISK), Image::Allocated)?;
     let driver = Driver::start(lab, disks.len())?;
     let empty = checkups(lab, &driver, &[])?;
     let count = lab.pace().count(VOLUMES);
@@ -57,13 +56,13 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 }
 
 /// Mean processor times in milliseconds.
-struct Cost {
-    ours: f64,
-    limit: f64,
+pub struct Cost {
+    pub ours: f64,
+    pub limit: f64,
 }
 
-/// The clock of processor time ticks each 10 ms: only the sum of many rounds says something.
-fn checkups(lab: &Lab, driver: &Driver, targets: &[PathBuf]) -> Result<Cost> {
+/// What a checkup costs. The clock of processor time ticks each 10 ms: only the sum of many rounds says something.
+pub fn checkups(lab: &Lab, driver: &Driver, targets: &[PathBuf]) -> Result<Cost> {
     let (own, rounds) = (std::process::id(), lab.pace().count(ROUNDS));
     let point = lab.path("mount-table");
     fs::create_dir_all(&point)?;

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::host::{Mounts, RealMounts};
+use localpool_testing::loops::{LoopDevice, attached};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use crate::pace::{Pace, Size};
+use crate::process::printed;
 
 /// Marks every process that is started in the lab.
 const LAB: &str = "LOCALPOOL_BENCH_LAB";
@@ -34,10 +36,7 @@ pub struct Lab {
 }
 
 /// An image file with a loop device on it.
-pub struct Disk {
-    image: PathBuf,
-    path: PathBuf,
-}
+pub struct Disk(LoopDevice);
 
 /// How an image file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +83,7 @@ impl Lab {
 
     /// Runs a tool to its end; gives its output.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
-        let out = self.command(program).args(args).output().with_context(|| format!("starting {program}"))?;
-        if !out.status.success() {
-            let words = String::from_utf8_lossy(&out.stderr);
-            bail!("{program} {} ended with {}: {}", args.join(" "), out.status, words.trim());
-        }
-        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+        printed(self.command(program).args(args))
     }
 
     pub fn unmount(&self, target: &Path) -> Result<()> {
@@ -103,39 +97,38 @@ impl Lab {
         if image == Image::Allocated {
             self.run("fallocate", &["--length", &size.to_string(), text])?;
         }
-        let shown = self.run("losetup", &["--find", "--show", text])?;
-        let disk = Disk { image: file.clone(), path: PathBuf::from(shown.trim()) };
-        // Partitions that somebody mapped by hand outlive the binding of a loop device.
-        forget_partitions(&disk.path)?;
-        Ok(disk)
+        Ok(Disk(LoopDevice::attach(&file, &["--find"])))
+    }
+
+    /// Disks that are called `NAME-0.img`, `NAME-1.img` and so on.
+    pub fn disks(&self, name: &str, count: u64, size: u64, image: Image) -> Result<Vec<Disk>> {
+        (0..count).map(|n| self.disk(&format!("{name}-{n}.img"), size, image)).collect()
     }
 }
 
 impl Disk {
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0.node
     }
 
     pub fn image(&self) -> &Path {
-        &self.image
+        &self.0.image
     }
 
     pub fn text(&self) -> &str {
-        self.path.to_str().expect("losetup printed it as text")
+        self.0.path()
     }
 
     /// Kernel name.
     pub fn name(&self) -> &str {
-        self.text().trim_start_matches("/dev/")
+        self.0.name()
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if let Err(error) = forget_partitions(&self.path).and_then(|()| detach(&self.path)) {
-            eprintln!("peers: {error:#}");
-        }
-        let _ = fs::remove_file(&self.image);
+        self.0.detach_if_mine();
+        let _ = fs::remove_file(self.image());
     }
 }
 
@@ -213,11 +206,7 @@ fn sweep(dir: &Path) -> Result<()> {
         }
         Ok(mounts.is_empty())
     })?;
-    for disk in loops(dir)? {
-        forget_partitions(&disk)?;
-        detach(&disk)?;
-    }
-    until("its loop devices are free", || Ok(loops(dir)?.is_empty()))?;
+    attached(dir).iter().for_each(LoopDevice::detach);
     Ok(fs::remove_dir_all(dir)?)
 }
 
@@ -242,49 +231,4 @@ fn processes(dir: &Path) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| is_ours(*pid)).map(Pid::from_raw).collect()
-}
-
-/// Loop devices on files of the lab.
-fn loops(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/sys/block")? {
-        let name = entry?.file_name();
-        let backing = Path::new("/sys/block").join(&name).join("loop/backing_file");
-        if fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim()).starts_with(dir)) {
-            found.push(Path::new("/dev").join(name));
-        }
-    }
-    Ok(found)
-}
-
-/// Unmaps what is mapped of a disk; a reader who has a partition open for a moment is waited for.
-fn forget_partitions(disk: &Path) -> Result<()> {
-    until(&format!("the partitions of {} are unmapped", disk.display()), || {
-        if partitions(disk)?.is_empty() {
-            return Ok(true);
-        }
-        Command::new("partx").arg("--delete").arg(disk).output().context("starting partx")?;
-        Ok(partitions(disk)?.is_empty())
-    })
-}
-
-/// Kernel names of the partitions of a disk.
-fn partitions(disk: &Path) -> Result<Vec<String>> {
-    let name = disk.file_name().ok_or_else(|| anyhow!("{} is no disk", disk.display()))?;
-    let mut found = Vec::new();
-    for entry in fs::read_dir(Path::new("/sys/block").join(name))? {
-        let entry = entry?;
-        if entry.path().join("partition").exists() {
-            found.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    Ok(found)
-}
-
-fn detach(disk: &Path) -> Result<()> {
-    let out = Command::new("losetup").arg("--detach").arg(disk).output().context("starting losetup")?;
-    match out.status.success() {
-        true => Ok(()),
-        false => bail!("losetup --detach {}: {}", disk.display(), String::from_utf8_lossy(&out.stderr).trim()),
-    }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::driver::{Driver, Usage, block_on};
-use crate::lab::{Disk, Image, Lab};
-use crate::measure::{Aim, Better, Measurement, Report};
+use crate::lab::{Image, Lab};
+use crate::measure::{Aim, Measurement, Report};
 use crate::pace::Size;
 use crate::process::Memory;
 
-const DISKS: usize = 5;
+const DISKS: u64 = 5;
 const VOLUMES: Size = Size { full: 500, short: 10 };
 const DISK: Size = Size { full: 1 << 30, short: 128 << 20 };
 const VOLUME: u64 = 4 << 20;
@@ -20,9 +20,7 @@ const AIM: f64 = 15.0;
 const SETTLE: Duration = Duration::from_secs(2);
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    let disks = (0..DISKS)
-        .map(|n| lab.disk(&format!("pool-{n}.img"), lab.pace().of(DISK), Image::Allocated))
-        .collect::<Result<Vec<Disk>>>()?;
+    let disks = lab.disks("pool", DISKS, lab.pace().of(DISK), Image::Allocated)?;
     let driver = Driver::start(lab, disks.len())?;
     std::thread::sleep(SETTLE);
     add(report, "idle", "the driver, idle, 5 disks", Memory::of(driver.pid())?);
@@ -51,16 +49,7 @@ fn add(report: &mut Report, name: &str, what: &str, memory: Memory) {
         ("peak", "highest resident so far (VmHWM)", highest, Vec::new()),
     ];
     for (kind, words, value, aims) in kinds {
-        report.add(Measurement {
-            name: format!("memory-{name}-{kind}"),
-            what: format!("Memory of {what}: {words}"),
-            beside: "the aim".to_owned(),
-            unit: "MiB",
-            ours: value,
-            baseline: AIM,
-            better: Better::Smaller,
-            n: 1,
-            aims,
-        });
+        let (name, what) = (format!("memory-{name}-{kind}"), format!("Memory of {what}: {words}"));
+        report.add(Measurement::memory(name, what, value, AIM, aims));
     }
 }

@@ -12,7 +12,7 @@ use crate::pace::Size;
 
 /// A second each; more of them say nothing more.
 const SGDISK_BATCH: Size = Size { full: 4, short: 1 };
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// 128 entries of 128 bytes and the header's sector: one copy of the table.
 const TABLE_COPY: u64 = 33 * 512;
 const ALIGNMENT: usize = 4096;
@@ -66,7 +66,7 @@ impl Sgdisk {
             let began = Instant::now();
             // Busy while anybody has it open, such as one who looks at all devices of the machine.
             while let Err(error) = lab.run("partx", &["-d", "--nr", &number, disk]) {
-                if began.elapsed() > PATIENCE {
+                if began.elapsed() > TIMEOUT {
                     return Err(error);
                 }
             }

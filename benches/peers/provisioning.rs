@@ -23,7 +23,7 @@ const BATCH: Size = Size { full: 96, short: 16 };
 const BATCHES: Size = Size { full: 3, short: 1 };
 const CALLERS: usize = 16;
 const PAIRS: Size = Size { full: 200, short: 2 };
-const POOL_OF_SEVERAL: usize = 4;
+const POOL_OF_SEVERAL: u64 = 4;
 
 /// Volumes that are made one after another, and then deleted.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
         let (first, written) = block_on(one_caller(&driver, &disk, usage, Batch { number: 0, volumes }))?;
         // The kernel would count the zeros of a new disk's block volumes as written too.
         let bytes = *bytes.get_or_insert_with(|| {
-            report.note(written.to_words(volumes));
+            report.note(written.to_message(volumes));
             written.bytes
         });
         let (mut sgdisk, mut bare) = (Sgdisk::new(lab, size, VOLUME)?, Bare::new(lab, size, bytes)?);
@@ -102,9 +102,7 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 }
 
 fn several_disks(lab: &Lab, report: &mut Report, limit: &Samples) -> Result<()> {
-    let disks = (0..POOL_OF_SEVERAL)
-        .map(|n| lab.disk(&format!("pool-{n}.img"), lab.pace().of(DISK), Image::Allocated))
-        .collect::<Result<Vec<Disk>>>()?;
+    let disks = lab.disks("pool", POOL_OF_SEVERAL, lab.pace().of(DISK), Image::Allocated)?;
     let driver = Driver::start(lab, disks.len())?;
     let volumes = lab.pace().count(BATCH);
     block_on(callers(&driver, Usage::Mount, Batch { number: 0, volumes }))?;
@@ -284,7 +282,7 @@ impl Written {
         }
     }
 
-    fn to_words(self, volumes: usize) -> String {
+    fn to_message(self, volumes: usize) -> String {
         let Self { writes, bytes, flushes } = self;
         format!(
             "CreateVolume made {writes} writes of {bytes} bytes together and {flushes} flushes (counted by the kernel on \

@@ -24,7 +24,7 @@ const SAMPLE_BYTES: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 const AT_MOST: Duration = Duration::from_secs(5);
 
-/// What was found on the disks that were read.
+/// The findings on the disks that were read.
 #[derive(Debug)]
 pub(super) struct Blanks {
     /// Why they were refused.
@@ -87,7 +87,8 @@ impl Blanks {
         self.timeouts.forget(here);
     }
 
-    /// What is remembered against a device. Not for ever, as not every change of a disk comes with an event.
+    /// The data that was found on a device, and is remembered. Not for ever, as not every change of a disk comes with
+    /// an event.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), NotZeros> {
         self.refused.fresh(&device.raw, now, REMEMBERED_FOR).map_or(Ok(()), |why| Err(*why))
     }
@@ -101,7 +102,7 @@ impl Blanks {
         let read = {
             let (host, raw) = (Arc::clone(host), raw.clone());
             move || {
-                let disk = host.open(&raw, Access::Look)?;
+                let disk = host.open(&raw, Access::ReadOnly)?;
                 Ok::<_, NotBlank>(first_byte(&*disk)?)
             }
         };
@@ -131,7 +132,7 @@ fn first_byte(disk: &dyn BlockDevice) -> Result<Option<u64>, IoError> {
     Ok(None)
 }
 
-/// What is read of a disk of this size: start and length of each place, inside of it, the ends first.
+/// The places that are read on a disk of this size: start and length of each, inside of it, the ends first.
 fn places(size: u64) -> Vec<(u64, u64)> {
     if size <= SMALL {
         return vec![(0, size)];
@@ -262,7 +263,7 @@ mod tests {
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let rule = Rule { blankness: Blankness::Zeros, max_devices: Some(1), ..rule("set") };
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![rule]);
-        let mut pass = || agent.pass().expect("a look");
+        let mut pass = || agent.pass().expect("a pass");
         pass();
         let refused = pass();
         assert_eq!((refused.claimed, refused.ripe_in), (vec![], Some(Duration::ZERO)));
@@ -272,14 +273,14 @@ mod tests {
         let last = pass();
         assert_eq!((last.claimed, last.problems), (vec![], std::collections::BTreeMap::new()));
         let holds = Rejection::NotZeros(NotZeros { first: 20 * MIB });
-        let words = format!("it holds unrecognised data, first seen at byte {}", 20 * MIB);
-        assert_eq!(holds.to_string(), words);
+        let message = format!("it holds unrecognised data, first seen at byte {}", 20 * MIB);
+        assert_eq!(holds.to_string(), message);
         assert_eq!(last.outcomes[0].rejected, [("fake0".into(), holds)]);
         assert_eq!(written.write_count(), 0);
     }
 
     #[test]
-    fn a_disk_that_hung_while_it_was_read_and_is_gone_leaves_all_patience_to_the_others() {
+    fn a_disk_that_hung_while_it_was_read_and_is_gone_leaves_all_time_to_the_others() {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S0", geometry(MIB));
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
@@ -290,10 +291,10 @@ mod tests {
         let timeouts = &mut agent.memory.blanks.timeouts;
         *timeouts = Timeouts::new(short);
         timeouts.ask(&device(&host, "fake0").raw.incarnation(), move || ended.recv()).expect_err("it hangs");
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
         assert_eq!(agent.memory.blanks.timeouts.timeout(), short / 2, "it is here");
         host.unplug("fake0");
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
         assert_eq!(agent.memory.blanks.timeouts.timeout(), short);
     }
 }

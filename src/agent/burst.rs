@@ -1,4 +1,4 @@
-//! When a burst of events is over, so that one look serves all of it. Pure.
+//! When a burst of events is over, so that one scan serves all of it. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Of events of devices: it ends with a pause, and soon however many come.
+    /// A burst of events of devices: it ends with a pause, and soon however many come.
     pub fn of_devices(now: Instant) -> Self {
         Self { pause: PAUSE, until: now + AT_MOST }
     }

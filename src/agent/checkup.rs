@@ -1,14 +1,19 @@
 //! The checkup of the pool: what its disks report of themselves, and what the kernel counts of them, and how
-//! the mounts of its volumes are; and the paths of local PersistentVolumes of other provisioners.
+//! the mounts of its volumes are; the paths of local PersistentVolumes of other provisioners; and the filesystems that
+//! an administrator named.
 //!
 //! Takes in the pool and the host; puts what it finds on the health board, and cordons disks for it. A disk that hangs
 //! costs one thread and a moment of the first checkup that asks it; the others are asked as always.
 
+mod arrays;
 mod asking;
-mod mounted;
+mod disk_memory;
+mod filesystems;
+mod heard;
+pub(super) mod mounted;
 mod paths;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,38 +22,34 @@ use jiff::Timestamp;
 
 pub use self::asking::Answered;
 use self::asking::{Answer, Asking};
-use self::mounted::Expected;
+use self::disk_memory::DiskMemory;
+use self::filesystems::FilesystemCheckup;
+use self::heard::{HeardMounts, SeenFilesystems};
 use self::paths::PathCheckup;
-use super::reports::Reports;
+use super::disk_health_cache::DiskHealthCache;
 use crate::device::{DiskId, REMEMBERED_FOR, VolumeId};
-use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look, StalledWrites, VolumeObservation};
-use crate::host::{DiskReport, Health, Host, Incarnation, RawDisk, chain, timeout};
-use crate::pool::{Fitness, Pool};
+use crate::health::{
+    Board, CheckupResult, DiskObservation, Finding, HealthChange, TargetsByVolume, VolumeObservation,
+    cordons_in_question,
+};
+use crate::host::{DiskReport, Host, Incarnation, RawDisk, chain, timeout};
+use crate::pool::{Fitness, Pool, VolumeView};
 
 /// A checkup at least this often: the counters of the kernel come with no event.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
-
-/// What is remembered of a disk, as long as it is the same device: another one counts from its own beginning.
-struct DiskMemory {
-    of: Incarnation,
-    counters: DiskCounters,
-    writes: StalledWrites,
-    /// What it reported last; it counts until the disk answers again.
-    report: Option<DiskReport>,
-    /// It has answered at least once.
-    answered: bool,
-}
 
 /// Looks at the health of the disks and volumes of a pool, and at the paths that the controller wants checked.
 pub struct Checkup {
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     board: Board,
-    reports: Reports,
+    reports: DiskHealthCache,
     reporting: Asking<Incarnation, DiskReport>,
-    filesystems: Asking<DiskId, Vec<(VolumeId, VolumeObservation)>>,
+    filesystems: Asking<DiskId, SeenFilesystems>,
+    heard: HeardMounts,
     disks: BTreeMap<DiskId, DiskMemory>,
     paths: PathCheckup,
+    named_filesystems: FilesystemCheckup,
     /// What was seen last; it counts until the disk answers again.
     volumes: BTreeMap<VolumeId, VolumeObservation>,
     wall: fn() -> Timestamp,
@@ -56,7 +57,7 @@ pub struct Checkup {
 
 impl Checkup {
     /// `reports` are those of the agent that keeps the pool.
-    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, board: Board, reports: Reports) -> Self {
+    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, board: Board, reports: DiskHealthCache) -> Self {
         Self {
             host,
             pool,
@@ -64,56 +65,107 @@ impl Checkup {
             reports,
             reporting: Asking::new(),
             filesystems: Asking::new(),
+            heard: HeardMounts::default(),
             disks: BTreeMap::new(),
             paths: PathCheckup::new(),
+            named_filesystems: FilesystemCheckup::new(),
             volumes: BTreeMap::new(),
             wall: Timestamp::now,
         }
     }
 
-    /// Looks at everything once; Gives whether anything changed that people see.
-    pub fn look(&mut self, answered: &Answered) -> bool {
-        if !self.pool.is_looked_at() {
+    /// Looks at everything once; gives what changed that people see.
+    pub fn run(&mut self, answered: &Answered) -> HealthChange {
+        if !self.pool.is_scanned() {
             // Which disks are here is not known: the first pass makes a checkup due.
-            return false;
+            return HealthChange::default();
         }
+        // Before the pool is looked at: a volume that it has made since is not missed.
+        self.heard.targets(self.board.is_recalled());
+        let expected = self.board.expected();
+        let views = self.pool.volumes();
         let here: BTreeMap<DiskId, RawDisk> = self.pool.usable_disks().into_iter().collect();
         let incarnations: Vec<Incarnation> = here.values().map(RawDisk::incarnation).collect();
         self.reporting.forget(|whom| incarnations.contains(whom));
-        self.filesystems.forget(|whom| here.contains_key(whom));
-        let observed = self.observe_volumes(answered);
-        let (mut look, mut fitness) = (Look::default(), BTreeMap::new());
-        for view in self.pool.disk_views() {
+        // Those that an administrator mounted have no device that is asked.
+        let mounted: Vec<DiskId> = self.pool.mounted_filesystems().iter().map(|one| one.id.clone()).collect();
+        self.filesystems.forget(|whom| here.contains_key(whom) || mounted.contains(whom));
+        let observed = self.observe_volumes(&views, &expected, &here, answered);
+        let mut result = CheckupResult::default();
+        let cordons_changed = self.look_at_disks(&here, answered, &mut result);
+        // What was unmounted on purpose since.
+        let still = self.board.expected();
+        let still = |id: VolumeId, target: &PathBuf| still.get(&id).is_some_and(|targets| targets.contains(target));
+        for view in &views {
+            let findings = result.volumes.entry(view.id).or_default();
+            findings.extend(Finding::of_volume(view));
+            let answers = self.heard.of_volume(view.id, here.get(&view.disk).map(RawDisk::incarnation));
+            result.answered_volumes.insert(view.id, answers);
+            if let Some(observation) = observed.as_ref().and_then(|observed| observed.get(&view.id)) {
+                let expected = expected.get(&view.id).into_iter().flatten();
+                let expected = expected.filter(|target| still(view.id, target)).cloned().collect();
+                findings.extend(observation.findings(&expected));
+            }
+        }
+        result.gone = expected.into_keys().filter(|id| self.is_gone(*id, &result)).collect();
+        result.paths = self.paths.check(&self.host, &self.board, answered);
+        self.disks.retain(|id, _| result.disks.contains_key(id));
+        self.heard.keep(|id| result.disks.contains_key(id), |id| result.volumes.contains_key(id));
+        if let Some(observed) = observed {
+            self.volumes = observed;
+        }
+        let mut change = self.board.update(result, (self.wall)(), self.host.monotonic());
+        let on_these = views.iter().filter(|view| change.disks.contains(&view.disk));
+        change.volumes.extend(on_these.map(|view| view.id));
+        let named = self.board.filesystems();
+        let named_changed = self.named_filesystems.check(&self.host, &self.pool, &named, answered);
+        if named_changed {
+            // The pool uses them by what was found.
+            self.pool.nudge();
+        }
+        change.is_of_node |= cordons_changed | named_changed;
+        change
+    }
+
+    /// Whether a volume does not exist any more. One on a disk that is away, or was not read yet, is missed when that is
+    /// here.
+    fn is_gone(&self, id: VolumeId, seen: &CheckupResult) -> bool {
+        // In this order: its disk may come at any time.
+        !seen.volumes.contains_key(&id) && self.pool.may_be_called_deleted(id).is_ok() && self.pool.volume(id).is_err()
+    }
+
+    /// Looks at the disks of the pool, and cordons those that are not fit; gives whether a cordon changed.
+    fn look_at_disks(
+        &mut self,
+        here: &BTreeMap<DiskId, RawDisk>,
+        answered: &Answered,
+        result: &mut CheckupResult,
+    ) -> bool {
+        let mut fitness = BTreeMap::new();
+        let views = self.pool.disk_views();
+        for view in &views {
             let (observed, fit) = match here.get(&view.id) {
                 Some(raw) => self.of_disk(&view.id, raw, answered),
                 None => (Vec::new(), Fitness::NotKnown),
             };
             let report = here.get(&view.id).and_then(|_| self.disks.get(&view.id)?.report.clone());
-            look.reports.extend(report.map(|report| (view.id.clone(), report)));
+            result.reports.extend(report.map(|report| (view.id.clone(), report)));
+            let answers = self.disks.get(&view.id).map(DiskMemory::answers).unwrap_or_default();
+            result.answered_disks.insert(view.id.clone(), answers);
             fitness.insert(view.id.clone(), fit);
-            let findings = Finding::of_disk(&view).into_iter().chain(observed).collect();
-            look.disks.insert(view.id, findings);
+            let findings = Finding::of_disk(view).into_iter().chain(observed).collect();
+            result.disks.insert(view.id.clone(), findings);
         }
-        let cordons_changed = self.pool.cordons().judge(fitness, self.host.monotonic());
-        for view in self.pool.volumes() {
-            let findings = look.volumes.entry(view.id).or_default();
-            findings.extend(Finding::of_volume(&view));
-            if let Some((observation, expected)) = observed.get(&view.id) {
-                // Unmounted on purpose since.
-                let still = self.board.targets(view.id);
-                findings.extend(observation.findings(&expected.intersection(&still).cloned().collect()));
-            }
-        }
-        look.paths = self.paths.look(&self.host, &self.board, answered);
-        self.disks.retain(|id, _| look.disks.contains_key(id));
-        let health_changed = self.board.look(look, (self.wall)(), self.host.monotonic());
-        cordons_changed || health_changed
+        arrays::take_over(&views, result, &mut fitness);
+        let in_question = result.answered_disks.iter().map(|(id, answers)| (id.clone(), cordons_in_question(answers)));
+        let (now, in_question) = (self.host.monotonic(), in_question.collect());
+        // In this order: a disk that is as unfit as before takes no new volume in between.
+        self.pool.cordons().judge(fitness, now) | self.pool.cordons().hear(in_question, now)
     }
 
     /// What is wrong with a disk that is here, and whether it is fit for new volumes.
     fn of_disk(&mut self, id: &DiskId, raw: &RawDisk, answered: &Answered) -> (Vec<Finding>, Fitness) {
-        let report = self.report(raw, answered);
-        let has_answered = report.is_some();
+        let ended = self.report(raw, answered);
         let now = self.host.monotonic();
         let seconds = timeout::DEVICE_TIMEOUT.as_secs();
         let asked = if self.reporting.is_overdue(&raw.incarnation(), now) {
@@ -125,22 +177,14 @@ impl Checkup {
         let silent =
             asked.map(|what| format!("{path} was asked {what}, and has not answered for more than {seconds} s"));
         let of = raw.incarnation();
-        let new = || DiskMemory {
-            of,
-            counters: DiskCounters::default(),
-            writes: StalledWrites::default(),
-            report: None,
-            answered: false,
-        };
-        let memory = self.disks.entry(id.clone()).or_insert_with(new);
+        let memory = self.disks.entry(id.clone()).or_insert_with(|| DiskMemory::of(of));
         if memory.of != of {
-            *memory = new();
+            *memory = DiskMemory::of(of);
         }
-        let is_stuck = memory.writes.look(self.host.writes(raw), now);
+        memory.hear(ended, now);
+        memory.has_filesystems = self.heard.has_filesystems(id, of);
+        let is_stuck = memory.writes.observe(self.host.writes(raw), now);
         let stuck = is_stuck.then(|| format!("writes to {path} are under way, and none has ended for a minute"));
-        // A question that failed once says nothing new: what the disk reported before counts until it reports again.
-        let report = report.filter(|report| !matches!(report.health, Health::Unknown(_)));
-        memory.report = report.or(memory.report.take());
         let observation = DiskObservation {
             report: memory.report.clone(),
             io: self.host.io_errors(raw),
@@ -149,8 +193,6 @@ impl Checkup {
             arrays: self.host.arrays(raw),
         };
         let findings = memory.counters.findings(&observation);
-        // A busy disk answers later than this checkup ends; silence is a finding of its own.
-        memory.answered |= has_answered;
         let fit = if memory.answered { Fitness::Fit } else { Fitness::NotKnown };
         let unfit = findings.iter().find(|finding| finding.reason.cordons());
         let fitness = unfit.map_or(fit, |finding| Fitness::Unfit(finding.to_string()));
@@ -170,43 +212,53 @@ impl Checkup {
         Some(what)
     }
 
-    /// The mounts and filesystems of all volumes, and where each was expected before its mounts were read: what is
-    /// published meanwhile is not missed.
-    fn observe_volumes(&mut self, answered: &Answered) -> BTreeMap<VolumeId, (VolumeObservation, BTreeSet<PathBuf>)> {
-        let views = self.pool.volumes();
-        let mut expected: Expected = views.iter().map(|view| (view.id, self.board.targets(view.id))).collect();
+    /// The mounts and filesystems of all volumes that are in use, or were `expected` to be before their mounts were
+    /// read: what is published meanwhile is not missed. `None`: the table of mounts cannot be read.
+    fn observe_volumes(
+        &mut self,
+        views: &[VolumeView],
+        expected: &TargetsByVolume,
+        here: &BTreeMap<DiskId, RawDisk>,
+        answered: &Answered,
+    ) -> Option<BTreeMap<VolumeId, VolumeObservation>> {
         let table = match self.host.mounts().table() {
             Ok(table) => table,
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the mounts of volumes are not looked at");
-                return BTreeMap::new();
+                return None;
             }
         };
         let now = self.host.monotonic();
         let mut observed = BTreeMap::new();
-        for (disk, volumes) in mounted::by_disk(self.host.as_ref(), &views, &table, &expected) {
+        let by_disk = mounted::by_disk(self.host.as_ref(), views, &table, expected);
+        self.heard.table(by_disk.keys().cloned().collect());
+        for (disk, volumes) in by_disk {
             let placed: Vec<_> = volumes.iter().map(|volume| (volume.id, volume.places.clone())).collect();
             let (host, answered) = (Arc::clone(&self.host), Arc::clone(answered));
-            let question = move || mounted::observe(&host, volumes);
+            let of = here.get(&disk).map(RawDisk::incarnation);
+            let question = move || SeenFilesystems { of, volumes: mounted::observe(&host, volumes) };
             if let Some(answer) = self.filesystems.ask(&disk, now, question, move || answered()) {
-                self.volumes.extend(answer.what);
+                self.heard.filesystems(&disk, &answer.what);
+                for (id, seen) in answer.what.volumes {
+                    let seen = seen.after(self.volumes.get(&id));
+                    self.volumes.insert(id, seen);
+                }
             }
             for (id, places) in placed {
                 let last = self.volumes.remove(&id).unwrap_or_default();
-                observed.insert(id, (last.now_at(places), expected.remove(&id).unwrap_or_default()));
+                observed.insert(id, last.now_at(places));
             }
         }
-        self.volumes = observed.iter().map(|(id, (observation, _))| (*id, observation.clone())).collect();
-        observed
+        Some(observed)
     }
 }
 
 /// How long a report counts. The log of an NVMe disk costs one command to its controller, and Linux does not enable the
-/// events that would announce a warning. No event announces that a device without timeouts stops answering. The commands
-/// to other disks may wake one that sleeps.
+/// events that would announce a warning. No event announces that a device without timeouts stops answering. The
+/// commands to other disks may wake one that sleeps.
 fn keep(raw: &RawDisk) -> Duration {
     if raw.name.starts_with("nvme") || !raw.has_timeouts() { EVERY } else { REMEMBERED_FOR }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

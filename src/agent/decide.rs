@@ -1,11 +1,11 @@
-//! What a pass does, as values: all of its decisions. Pure.
+//! All decisions of a pass, as values. Pure.
 //!
-//! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
-//! their order. There are five decisions: which members come and go (`come_and_go`), to which sets members belong
-//! (`belong`), which of the elected disks are claimed (`claims`), whose content goes (`wipes`), and which members are
-//! released (`release`). They are separate, as each sees the pool as the actions of the one before have left it: a disk
-//! that has just come back counts for its set, nothing is wiped in a pass that has claimed a disk, and a disk that is
-//! released in this pass counted for its set in the election.
+//! Takes in what was observed, what the pool has and what an election chose; gives out what is done, in its order.
+//! There are five decisions: which members come and go (`come_and_go`), to which sets members belong (`belong`), which
+//! of the elected disks are claimed (`claims`), whose content goes (`wipes`), and which members are released
+//! (`release`). They are separate, as each sees the pool as the actions of the one before have left it: a disk that has
+//! just come back counts for its set, nothing is wiped in a pass that has claimed a disk, and a disk that is released
+//! in this pass counted for its set in the election.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use crate::claim::{ElectedClaim, ElectedWipe, Promise, Reclaim, Rule, promised};
 use crate::device::{
     Believed, Device, DiskId, HardwareId, Reason, Snapshot, Verdict, id,
-    label::{Layout, SetRef},
+    label::{ArrayPlace, Layout, SetRef},
 };
-use crate::host::{KernelName, RawDisk, is_unchanged};
+use crate::host::{DeviceKind, KernelName, RawDisk, is_unchanged};
 
-/// What the pool has, as far as a pass decides on it.
+/// The members of the pool, as far as a pass decides on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     pub labelled: Vec<Labelled>,
@@ -43,7 +43,7 @@ pub struct Labelled {
 /// Something to be done to a member. Devices are named by their place in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The disk is gone: its handle is given up, and what it held stays known.
+    /// The disk is gone: its handle is given up, and what was on it stays known.
     Leave {
         id: DiskId,
     },
@@ -80,25 +80,22 @@ pub enum Action {
         id: DiskId,
         rule: Option<Arc<Rule>>,
     },
-    /// A free disk is claimed.
-    Claim(ElectedClaim),
-    /// What is on a disk is destroyed.
-    Wipe {
-        at: usize,
-        wipe: ElectedWipe,
-    },
-    /// A disk keeps what is on it, though its set orders a wipe.
-    Spare {
-        wipe: ElectedWipe,
-        why: Reason,
-    },
     /// The disk is blank afterwards, and of no set.
     Release {
         id: DiskId,
     },
 }
 
-/// What comes first: members leave, arrive and are refused. `claims_under_way` has the kernel names of disks that this
+/// What becomes of the content of a disk that is nobody's, and that its set orders to be destroyed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentAction {
+    /// It is destroyed.
+    Wipe { at: usize, wipe: ElectedWipe },
+    /// It stays on the disk all the same.
+    Spare { wipe: ElectedWipe, why: Reason },
+}
+
+/// The first actions: members leave, arrive and are refused. `claims_under_way` has the kernel names of disks that this
 /// agent is claiming.
 pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BTreeSet<KernelName>) -> Vec<Action> {
     let mut actions = Vec::new();
@@ -128,7 +125,10 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
             actions.push(withhold(snapshot, id, at));
         }
     }
-    for (at, device) in snapshot.devices.iter().enumerate() {
+    // An array is opened after its members.
+    let is_array = |device: &Device| matches!(device.raw.kind, DeviceKind::Md(_));
+    let (arrays, disks): (Vec<_>, Vec<_>) = snapshot.devices.iter().enumerate().partition(|(_, one)| is_array(one));
+    for (at, device) in disks.into_iter().chain(arrays) {
         if device.verdict != Verdict::Ours || device.label.is_none() {
             continue;
         }
@@ -140,7 +140,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
         }
     }
     for (id, open_as) in &members.bare {
-        actions.extend(match places_of(snapshot, id)[..] {
+        actions.extend(match indices_of(snapshot, id)[..] {
             [at] if open_as.as_ref().is_some_and(|was| is_unchanged(was, &snapshot.devices[at].raw)) => None,
             [at] => Some(Action::OpenBare { id: id.clone(), at }),
             _ => Some(Action::LeaveBare { id: id.clone() }),
@@ -170,7 +170,7 @@ fn is_open_as(member: &Labelled, device: &Device) -> bool {
 
 /// The places of the bare device with this id in the snapshot. A device that a tenant built on our disks does not
 /// count: the tenant may have given it that id.
-pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
+pub fn indices_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     let is_it = |device: &Device| {
         let is_built =
             matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }));
@@ -183,7 +183,7 @@ pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
 /// as they are.
 pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
-/// What decides to which set a member belongs, and whether it is released.
+/// A member, as far as it decides to which set it belongs, and whether it is released.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub id: DiskId,
@@ -193,11 +193,11 @@ pub struct Owned {
     pub layouts: Vec<Layout>,
     /// It can be read and written now.
     pub is_ready: bool,
-    /// What is written of its set can be changed now.
+    /// Its record of its set can be changed now.
     pub is_writable: bool,
     /// It had volumes, has none any more, and nothing of them is still to be erased.
     pub is_done_with: bool,
-    /// What it offers by now.
+    /// The rule by which it offers space now.
     pub rule: Option<Arc<Rule>>,
 }
 
@@ -229,15 +229,16 @@ pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [
     let same_name = |of: &SetRef| of.has_name_of(set);
     let with = |layout: &Layout| {
         rules.iter().find(|rule| {
-            let Rule { set, layout: its, .. } = Borrow::<Rule>::borrow(*rule);
-            same_name(set) && its == layout
+            let Rule { set, layout: its, array, .. } = Borrow::<Rule>::borrow(*rule);
+            let is_its_member = layout.member().is_some_and(|place| *array == Some(place.level));
+            same_name(set) && (its == layout || is_its_member)
         })
     };
     let by_uid = rules.iter().find(|rule| Borrow::<Rule>::borrow(*rule).set.uid == set.uid);
     by_uid.or_else(|| layouts.iter().find_map(with))
 }
 
-/// What was found where zeros had to be.
+/// The disks on which zeros had to be, and were not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCheck {
     /// Sets that chose a disk which holds something: each chooses again in the next pass, as its counts hold for disks
@@ -247,8 +248,17 @@ pub struct ZeroCheck {
     pub unread: BTreeSet<KernelName>,
 }
 
-/// `has`: how many disks each set has.
-pub fn claims(chosen: Vec<ElectedClaim>, read: &ZeroCheck, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
+/// Which of the elected disks are claimed. `has`: how many disks each set has. The disks that a set takes for an array are
+/// claimed in the order of their places, each as the member of one.
+pub fn claims(
+    chosen: Vec<ElectedClaim>,
+    read: &ZeroCheck,
+    rules: &[Rule],
+    has: &BTreeMap<SetRef, u32>,
+    places: impl Fn(&Rule, usize) -> Vec<ArrayPlace>,
+) -> Vec<ElectedClaim> {
+    let elected = |set: &SetRef| chosen.iter().filter(|claim| claim.set == *set).count();
+    let all: BTreeMap<SetRef, usize> = rules.iter().map(|rule| (rule.set.clone(), elected(&rule.set))).collect();
     let stands = |claim: &ElectedClaim| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
     let stand: Vec<ElectedClaim> = chosen.into_iter().filter(stands).collect();
     // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
@@ -256,17 +266,34 @@ pub fn claims(chosen: Vec<ElectedClaim>, read: &ZeroCheck, rules: &[Rule], has: 
         let rule = rules.iter().find(|rule| rule.set == claim.set);
         let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
         let now = stand.iter().filter(|other| other.set == claim.set).count();
-        has.contains_key(&claim.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
+        // An array never gets a member more.
+        let are_all = rule.is_none_or(|rule| rule.array.is_none()) || all.get(&claim.set) == Some(&now);
+        has.contains_key(&claim.set) || are_all && u32::try_from(now).unwrap_or(u32::MAX) >= least
     };
-    stand.iter().filter(is_enough).cloned().map(Action::Claim).collect()
+    let mut claims: Vec<ElectedClaim> = stand.iter().filter(is_enough).cloned().collect();
+    for rule in rules.iter().filter(|rule| rule.array.is_some()) {
+        let of_array: Vec<&mut ElectedClaim> = claims.iter_mut().filter(|claim| claim.set == rule.set).collect();
+        for (claim, place) in of_array.into_iter().zip(places(rule, all.get(&rule.set).copied().unwrap_or(0))) {
+            claim.layout = Layout::Member(place);
+        }
+    }
+    // Never a disk by itself, where it was to be a member.
+    let is_array = |set: &SetRef| rules.iter().any(|rule| rule.set == *set && rule.array.is_some());
+    claims.retain(|claim| claim.layout.member().is_some() || !is_array(&claim.set));
+    claims
 }
 
-/// What looks free and is promised by another provisioner is theirs.
-pub fn with_promises(snapshot: &Snapshot, promises: &[Promise]) -> Snapshot {
+/// What another provisioner promised a device in, its disk or one of its partitions.
+pub fn promise_of(promises: &[Promise], device: &Device, snapshot: &Snapshot) -> Option<Reason> {
     let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
+    promised(promises, &device.raw, &all)
+}
+
+/// A device that looks free and is promised by another provisioner is theirs.
+pub fn with_promises(snapshot: &Snapshot, promises: &[Promise]) -> Snapshot {
     let judged = |device: &Device| {
         let why = match device.verdict {
-            Verdict::Unclaimed => promised(promises, &device.raw, &all),
+            Verdict::Unclaimed => promise_of(promises, device, snapshot),
             Verdict::Ours | Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
         };
         Device { verdict: why.map_or_else(|| device.verdict.clone(), Verdict::Theirs), ..device.clone() }
@@ -274,14 +301,13 @@ pub fn with_promises(snapshot: &Snapshot, promises: &[Promise]) -> Snapshot {
     Snapshot { at: snapshot.at, devices: snapshot.devices.iter().map(judged).collect() }
 }
 
-/// What is on a disk may be the data of a volume that another provisioner gave out.
-pub fn wipes(chosen: Vec<ElectedWipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<Action> {
-    let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
+/// The content of a disk may be the data of a volume that another provisioner gave out.
+pub fn wipes(chosen: Vec<ElectedWipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<ContentAction> {
     let decided = |wipe: ElectedWipe| {
         let at = snapshot.devices.iter().position(|device| device.raw.name == wipe.name)?;
-        Some(match promised(promises, &snapshot.devices[at].raw, &all) {
-            Some(why) => Action::Spare { wipe, why },
-            None => Action::Wipe { at, wipe },
+        Some(match promise_of(promises, &snapshot.devices[at], snapshot) {
+            Some(why) => ContentAction::Spare { wipe, why },
+            None => ContentAction::Wipe { at, wipe },
         })
     };
     chosen.into_iter().filter_map(decided).collect()

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reports::Reports;
+use super::disk_health_cache::DiskHealthCache;
 use crate::device::REMEMBERED_FOR;
 use crate::host::{
     Health, Host, Incarnation, RawDisk, chain,
@@ -15,19 +15,19 @@ use crate::host::{
 
 #[derive(Debug)]
 pub(super) struct Healths {
-    reports: Reports,
+    reports: DiskHealthCache,
     timeouts: Timeouts<Incarnation>,
 }
 
 impl Default for Healths {
     fn default() -> Self {
-        Self { reports: Reports::default(), timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT) }
+        Self { reports: DiskHealthCache::default(), timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT) }
     }
 }
 
 impl Healths {
     /// What the disks reported: whoever else asks them shares it.
-    pub fn reports(&self) -> &Reports {
+    pub fn reports(&self) -> &DiskHealthCache {
         &self.reports
     }
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hung_while_it_was_asked_and_is_gone_leaves_all_patience_to_the_others() {
+    fn a_disk_that_hung_while_it_was_asked_and_is_gone_leaves_all_time_to_the_others() {
         let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
         let raw = host.scan().unwrap().remove(0);
@@ -100,10 +100,10 @@ mod tests {
         let timeouts = &mut agent.memory.healths.timeouts;
         *timeouts = Timeouts::new(short);
         timeouts.ask(&raw.incarnation(), move || ended.recv()).expect_err("it hangs");
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
         assert_eq!(agent.memory.healths.timeouts.timeout(), short / 2, "it is here");
         host.unplug("fake0");
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
         assert_eq!(agent.memory.healths.timeouts.timeout(), short);
     }
 }

@@ -7,7 +7,7 @@ use super::reconciler::PassReport;
 use crate::claim::Rejection;
 use crate::device::{Device, DiskId, Size, Verdict};
 use crate::host::DeviceKind;
-use crate::pool::{BareClaim, BareDevice, CORDONED, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
+use crate::pool::{BareClaim, BareDevice, CORDONED, Content, FAILING, LabelledDisk, LostClaim, Member, Pool, Standing};
 use crate::show::ListedDevice;
 
 pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
@@ -19,7 +19,9 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
                     format!("in pool as a bare device, but not ready: {problem}")
                 }
                 Verdict::Ours => format!("in pool, but not ready: {problem}"),
-                _ => format!("not claimed: {problem}"),
+                Verdict::Unclaimed | Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => {
+                    format!("not claimed: {problem}")
+                }
             });
         }
         match device.verdict {
@@ -34,13 +36,13 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
                 Some(format!("released; `localpool disk adopt {}` lets sets claim it again", device.raw.path.display()))
             }
             Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
-            _ => None,
+            Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
         }
     };
     let shown = |device: &Device| {
         let mut device = device.clone();
         let note = match pool.bare_member_of(&pass.snapshot, &device) {
-            // It may have been claimed since the look.
+            // It may have been claimed since the scan.
             Some(member) => {
                 device.verdict = Verdict::Ours;
                 note(&device).or_else(|| Some(bare_note(pool, &member) + &apart(pool, &member.id)))
@@ -52,25 +54,31 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     pass.snapshot.devices.iter().map(shown).collect()
 }
 
-/// What the pool says of a disk beside its content.
+/// A remark of the pool about a disk, beside its content.
 fn apart(pool: &Pool, disk: &DiskId) -> String {
     let member = pool.member(disk);
     let failing = pool.failure(disk).map(|why| format!("; {FAILING}: {why}"));
-    let cordon = member.and_then(|member| pool.cordon(&member)).map(|why| format!("; {CORDONED}: {why}"));
-    failing.into_iter().chain(cordon).collect()
+    let cordon = member.as_ref().and_then(|member| pool.cordon(member)).map(|why| format!("; {CORDONED}: {why}"));
+    let unmounted = match &member {
+        Some(Member::Filesystem(filesystem)) => {
+            filesystem.disk_view().host_mount.problem().map(|why| format!("; {why}"))
+        }
+        Some(Member::Labelled(_) | Member::Bare(_)) | None => None,
+    };
+    unmounted.into_iter().chain(failing).chain(cordon).collect()
 }
 
 fn bare_note(pool: &Pool, member: &BareDevice) -> String {
-    let words = match pool.journal().bare_claim(&member.id) {
+    let message = match pool.journal().bare_claim(&member.id) {
         Some(BareClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
-        Some(BareClaim { erasing: Some(_), .. }) => match &member.shown().held {
-            Some(held) => format!("to be erased; {held}"),
+        Some(BareClaim { erasing: Some(_), .. }) => match &member.shown().busy {
+            Some(busy) => format!("to be erased; {busy}"),
             None => "being erased".to_owned(),
         },
         Some(BareClaim { size, .. }) => format!("{} free", Size(size)),
         None => "its claim has just ended".to_owned(),
     };
-    format!("in pool as a bare device, {words}")
+    format!("in pool as a bare device, {message}")
 }
 
 fn member_note(member: &LabelledDisk) -> String {
@@ -78,25 +86,25 @@ fn member_note(member: &LabelledDisk) -> String {
     let content = &shown.content;
     let volumes = content.volumes().count();
     let plural = if volumes == 1 { "" } else { "s" };
-    let mut words = match &shown.standing {
+    let mut message = match &shown.standing {
         Standing::Ready => format!("in pool, {} free, {volumes} volume{plural}", Size(content.free().total())),
         Standing::NotReady(why) => format!("in pool, but not ready: {why}"),
         Standing::Missing => "in pool, but missing".to_owned(),
     };
     let erasing: u64 = content.erasing().map(|(_, entry, _)| entry.extent.len()).sum();
     if erasing > 0 {
-        words.push_str(&format!(", {} being erased", Size(erasing)));
+        message.push_str(&format!(", {} being erased", Size(erasing)));
     }
-    if let (Standing::Ready, Some(held)) = (&shown.standing, shown.held()) {
-        words.push_str(&format!("; {held}"));
+    if let (Standing::Ready, Some(busy)) = (&shown.standing, shown.busy()) {
+        message.push_str(&format!("; {busy}"));
     }
     if shown.rule.is_none() {
-        words.push_str(&unowned(content));
+        message.push_str(&unowned(content));
     }
-    words
+    message
 }
 
-/// What a partition of a pool disk is there for.
+/// The purpose of a partition of a pool disk.
 fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
     let DeviceKind::Partition(partition) = &device.raw.kind else { return None };
     let disk = pass.snapshot.devices.iter().find(|disk| disk.raw.name == partition.disk)?;

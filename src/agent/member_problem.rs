@@ -8,7 +8,7 @@ use crate::pool::{ApplyError, BareError};
 pub(super) enum MemberProblem {
     /// Until an event of a disk says that something has changed.
     Stays(String),
-    /// It failed, or somebody holds it, and no event tells when that is over.
+    /// It failed, or somebody holds it, and no event announces when that is over.
     Passes(String),
 }
 
@@ -16,7 +16,7 @@ pub(super) enum MemberProblem {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BareProblem {
     #[error("opening or reading it hangs")]
-    LookHangs,
+    ScanHangs,
     #[error(transparent)]
     Hangs(#[from] TimeoutError),
     #[error(transparent)]
@@ -27,7 +27,7 @@ impl BareProblem {
     /// Whether the next pass may open it. No event says when.
     pub(super) fn retryable(&self) -> bool {
         match self {
-            Self::LookHangs | Self::Hangs(_) => true,
+            Self::ScanHangs | Self::Hangs(_) => true,
             Self::Device(error) => error.retryable(),
         }
     }
@@ -45,7 +45,7 @@ impl MemberProblem {
         }
     }
 
-    pub(super) fn words(&self) -> &str {
+    pub(super) fn message(&self) -> &str {
         let (Self::Stays(why) | Self::Passes(why)) = self;
         why
     }

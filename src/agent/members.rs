@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
+use super::again::Again;
+use super::decide::{Labelled, Members, OF_BARE, Owned, indices_of, is_same_device, is_same_node};
+use super::known_disks::{know, last_on};
 use super::member_problem::{BareProblem, MemberProblem};
 use super::open::open;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::device::{Device, DiskId, Snapshot, label::Hardware};
-use crate::host::{
-    RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
-    timeout::{Late, TimeoutError},
-};
-use crate::pool::{ApplyError, BareClaim, BareDevice, ErrandKey, Knowledge, Member, Standing, Unasked};
+use crate::host::{RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain};
+use crate::pool::{ApplyError, BareClaim, BareDevice, Knowledge, Member, Standing, Unasked};
 
 impl Reconciler {
-    /// What is decided on.
+    /// The members, as values to decide on.
     pub(super) fn members(&self) -> Members {
         let labelled = |member: Member| {
             let shown = member.labelled()?.shown();
@@ -38,18 +37,20 @@ impl Reconciler {
         Members {
             labelled: self.pool.members().into_iter().filter_map(labelled).collect(),
             bare: self.pool.journal().bare_claims().into_iter().map(bare).collect(),
-            hardware: self.last_on(),
+            hardware: last_on(&self.pool),
         }
     }
 
-    /// What it matters of them whose they are.
+    /// The facts that decide to which set each member belongs.
     pub(super) fn owned(&self) -> Vec<Owned> {
         let labelled = |member: Member| {
             let shown = member.labelled()?.shown();
             let (label, content) = (&shown.content.label, &shown.content);
             let is_empty = match &member {
                 Member::Filesystem(filesystem) => filesystem.is_empty(),
-                _ => content.volumes().next().is_none() && content.erasing().next().is_none(),
+                Member::Labelled(_) | Member::Bare(_) => {
+                    content.volumes().next().is_none() && content.erasing().next().is_none()
+                }
             };
             Some(Owned {
                 id: member.id().clone(),
@@ -57,8 +58,8 @@ impl Reconciler {
                 layouts: vec![label.layout.clone()],
                 is_ready: member.is_usable(),
                 is_writable: shown.is_usable(),
-                // What becomes of one that was given up is for a person to say.
-                is_done_with: label.used && is_empty && !label.given_up,
+                // What becomes of one that was given up is for a person to say; volumes of an array are on its members.
+                is_done_with: label.used && is_empty && !label.given_up && label.layout.member().is_none(),
                 rule: shown.rule.clone(),
             })
         };
@@ -76,13 +77,14 @@ impl Reconciler {
             })
         };
         let labelled = self.pool.members().into_iter().filter_map(labelled);
-        labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
+        let bare = self.pool.bare_devices().into_iter().filter_map(bare);
+        labelled.chain(bare).chain(self.owned_filesystems()).collect()
     }
 
     pub(super) fn meet(&self, pass: &mut PassState, device: &Device, problem: MemberProblem) {
         let unasked = Unasked {
             disk: device.id.clone(),
-            why: format!("cannot be opened: {}", problem.words()),
+            why: format!("cannot be opened: {}", problem.message()),
             listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
             knowledge: Knowledge::Part,
         };
@@ -90,17 +92,17 @@ impl Reconciler {
     }
 
     fn meet_as(&self, pass: &mut PassState, device: &Device, unasked: Unasked, problem: &MemberProblem) {
-        let words = problem.words();
-        if self.unusable.get(&device.raw.name).is_none_or(|logged| logged != words) {
-            tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+        let message = problem.message();
+        if self.unusable.get(&device.raw.name).is_none_or(|logged| logged != message) {
+            tracing::warn!(disk = %device.raw.path.display(), problem = message, "a disk of the pool cannot be used");
         }
-        pass.unusable.insert(device.raw.name.clone(), words.to_owned());
+        pass.unusable.insert(device.raw.name.clone(), message.to_owned());
         pass.unread.push(unasked);
-        pass.problems.insert(device.raw.name.clone(), words.to_owned());
-        pass.again |= matches!(problem, MemberProblem::Passes(_));
+        pass.problems.insert(device.raw.name.clone(), message.to_owned());
+        pass.again.add(Again::Member, matches!(problem, MemberProblem::Passes(_)));
     }
 
-    /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an
+    /// A member whose disk is not there any more lets go of it; what was on it is remembered. False: it is busy with an
     /// operation that does not end, and is left for later.
     pub(super) fn leave(&self, id: &DiskId, snapshot: &Snapshot) -> bool {
         let Some(member) = self.pool.labelled_disk(id) else { return true };
@@ -112,7 +114,7 @@ impl Reconciler {
             Ok(mut state) if !is_here(&state.raw) => {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
                 // What was deleted there since the last pass is not waited for.
-                self.pool.member(id).iter().for_each(|member| self.know(member));
+                self.pool.member(id).iter().for_each(|member| know(&self.pool, member));
                 state.leave(Standing::Missing);
                 drop(state);
                 if let Some(Member::Filesystem(filesystem)) = self.pool.member(id) {
@@ -142,7 +144,7 @@ impl Reconciler {
         MemberProblem::Stays(why)
     }
 
-    /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
+    /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what was on it.
     pub(super) fn withhold_unread(&mut self, pass: &mut PassState, id: &DiskId, device: &Device, why: &str) {
         let member = self.pool.labelled_disk(id);
         let withheld = member.as_ref().map(|member| {
@@ -163,11 +165,16 @@ impl Reconciler {
         self.meet_as(pass, device, unasked, &problem);
     }
 
-    /// A disk with our label joins, or comes back, perhaps under another name.
-    pub(super) fn open(&mut self, device: &Device) -> Result<(), MemberProblem> {
+    /// A disk with our label joins, or comes back, perhaps under another name. `below`: the disks that it is an array of,
+    /// which must all be here and in order: md does not know which state of them belongs together.
+    pub(super) fn open(&mut self, device: &Device, below: Vec<DiskId>) -> Result<(), MemberProblem> {
+        let is_usable = |id: &&DiskId| self.pool.member(id).is_some_and(|member| member.is_usable());
+        if let Some(member) = below.iter().find(|id| !is_usable(id)) {
+            return Err(MemberProblem::Passes(format!("it is an array, and its member {member} cannot be used")));
+        }
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let name = device.raw.name.clone();
-        let opened = self.errand(&device.id.clone(), move || open(&pool, &host, &device));
+        let opened = self.errands.errand(&device.id.clone(), move || open(&pool, &host, &device));
         // Its label may be another one now.
         self.memory.discovery.changed(&name);
         opened.unwrap_or_else(|hangs| Err(MemberProblem::of(&hangs)))
@@ -186,53 +193,27 @@ impl Reconciler {
 
     pub(super) fn open_bare(&mut self, id: &DiskId, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), BareProblem> {
         let device = self.bare(id);
-        // A look that hangs says so sooner.
+        // A scan that hangs says so sooner.
         if self.memory.discovery.is_waiting_for(raw) {
-            return Err(BareProblem::LookHangs);
+            return Err(BareProblem::ScanHangs);
         }
         let raw = raw.clone();
-        Ok(self.errand(id, move || device.arrive(&raw, whole))??)
+        Ok(self.errands.errand(id, move || device.arrive(&raw, whole))??)
     }
 
-    /// What stands against the bare devices that are here.
+    /// Objections to the bare devices that are here.
     pub(super) fn report_bare(&self, snapshot: &Snapshot, pass: &mut PassState) {
         for (id, _) in self.pool.journal().bare_claims() {
             let (Some(at), Some(Member::Bare(bare))) =
-                (places_of(snapshot, &id).first().copied(), self.pool.member(&id))
+                (indices_of(snapshot, &id).first().copied(), self.pool.member(&id))
             else {
                 continue;
             };
             if let Standing::NotReady(why) = &bare.shown().standing {
-                // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
-                pass.again |= !bare.is_disputed();
+                // It could not be opened or read, and no event announces when it can. A dispute waits for a person.
+                pass.again.add(Again::Member, !bare.is_disputed());
                 pass.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
             }
         }
-    }
-
-    /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
-    pub(in crate::agent) fn errand<T: Send + 'static>(
-        &mut self,
-        on: impl Into<ErrandKey>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, TimeoutError> {
-        let pool = Arc::clone(&self.pool);
-        self.errands.errand(&on.into(), work, move || pool.nudge())
-    }
-
-    /// The same for what was decided for this pass alone: by the next one the order may be taken back, or the disk be
-    /// somebody else's. It does not begin to write once it is late.
-    pub(in crate::agent) fn errand_now<T: Send + 'static>(
-        &mut self,
-        on: impl Into<ErrandKey>,
-        work: impl FnOnce(&Late) -> T + Send + 'static,
-    ) -> Result<T, TimeoutError> {
-        let late = Late::default();
-        let shared = late.clone();
-        let done = self.errand(on, move || work(&shared));
-        if done.is_err() {
-            late.set();
-        }
-        done
     }
 }

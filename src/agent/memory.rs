@@ -1,6 +1,6 @@
-//! What is remembered of devices from one pass to the next, and how much of it an event leaves.
+//! The memory of devices from one pass to the next, and how much of it an event leaves.
 //!
-//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what
+//! Takes in what scans, questions and wipes found, and the events of devices; each part says how long it believes what
 //! it has.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::blank::Blanks;
 use super::health::Healths;
+use super::host_paths::HostPaths;
 use crate::claim::Watchlist;
 use crate::device::{Discovery, Owner, REMEMBERED_FOR, Remembered, Snapshot};
 use crate::host::{Incarnation, KernelName};
@@ -22,8 +23,8 @@ pub struct WipedDisk {
     /// Counts them.
     pub number: u64,
     pub path: PathBuf,
-    /// By whose order, and what it held.
-    pub words: String,
+    /// By whose order, and what was on it.
+    pub message: String,
 }
 
 pub(super) struct Memory {
@@ -33,16 +34,18 @@ pub(super) struct Memory {
     pub watch: Watchlist,
     /// Disks that are to be wiped, and since when they have been as they are.
     pub wipes: Watchlist,
-    /// What was destroyed on disks that are blank since: reported until they are not blank any more.
+    /// The content that was destroyed on disks that are blank since: reported until they are not blank any more.
     pub wiped: Remembered<String>,
     /// The last ones, whatever became of them.
     pub last_wiped: Vec<WipedDisk>,
     /// Disks whose claim will not be tried again until something happens to them.
     pub refused: Remembered<()>,
-    /// What was found where zeros had to be.
+    /// The data that was found where zeros had to be.
     pub blanks: Blanks,
-    /// What they said of their health.
+    /// Their reports about their health.
     pub healths: Healths,
+    /// Folders of the node that filesystems are to be mounted below.
+    pub host_paths: HostPaths,
 }
 
 /// How long a part believes what it has.
@@ -101,12 +104,13 @@ impl Memory {
             refused: Remembered::default(),
             blanks: Blanks::default(),
             healths: Healths::default(),
+            host_paths: HostPaths::default(),
         }
     }
 
     /// All that an event concerns. What was wiped is reported for as long as it is so.
     fn parts_mut(&mut self) -> [(BelievedUntil, &mut dyn Forgets); 6] {
-        let Self { discovery, watch, wipes, wiped: _, last_wiped: _, refused, blanks, healths } = self;
+        let Self { discovery, watch, wipes, wiped: _, last_wiped: _, refused, blanks, healths, host_paths: _ } = self;
         [
             (BelievedUntil::Write, discovery),
             (BelievedUntil::Write, watch),
@@ -131,21 +135,30 @@ impl Memory {
         }
     }
 
-    pub fn was_wiped(&mut self, path: PathBuf, words: String) {
+    /// Whether a disk that cannot be claimed is worth one more scan: this pass saw it otherwise, and the next one may
+    /// take another disk in its place. After that only an event of the disk says more.
+    pub fn is_first_refusal(&mut self, snapshot: &Snapshot, name: &KernelName) -> bool {
+        let Some(device) = snapshot.devices.iter().find(|device| device.raw.name == *name) else { return false };
+        let is_first = self.refused.get(&device.raw).is_none();
+        self.refused.keep(&device.raw, snapshot.at, ());
+        is_first
+    }
+
+    pub fn was_wiped(&mut self, path: PathBuf, message: String) {
         let number = self.last_wiped.last().map_or(1, |last| last.number + 1);
-        self.last_wiped.push(WipedDisk { number, path, words });
+        self.last_wiped.push(WipedDisk { number, path, message });
         let too_many = self.last_wiped.len().saturating_sub(WIPED);
         self.last_wiped.drain(..too_many);
     }
 
-    /// What hung on devices that are gone keeps nobody waiting.
+    /// A question that hung on a device that is gone keeps nobody waiting.
     pub fn forget_gone(&mut self, snapshot: &Snapshot) {
         let here: BTreeSet<Incarnation> = snapshot.devices.iter().map(|device| device.raw.incarnation()).collect();
-        self.blanks.forget(|whom| here.contains(whom));
-        self.healths.forget(|whom| here.contains(whom));
+        self.blanks.forget(|key| here.contains(key));
+        self.healths.forget(|key| here.contains(key));
     }
 
-    /// What is on it was changed by us: its clocks start again.
+    /// We changed its content: its clocks start again.
     pub fn wrote(&mut self, name: &KernelName) {
         for (until, part) in self.parts_mut() {
             if until == BelievedUntil::Write {

@@ -1,7 +1,7 @@
-//! Looks at the machine's disks again and again, and touches none: what discovery does where no agent runs.
+//! Scans the machine's disks again and again, and touches none: what discovery does where no agent runs.
 //!
-//! Takes in the kernel's events, gives out the inventory after each look. Events were subscribed to before the first
-//! look; lost ones, and a long silence, mean a look at everything.
+//! Takes in the kernel's events, gives out the inventory after each scan. Events were subscribed to before the first
+//! scan; lost ones, and a long silence, mean a scan of everything.
 
 #![allow(clippy::disallowed_methods, reason = "it sleeps by its own clock; no rule is measured by it")]
 
@@ -15,13 +15,13 @@ use crate::host::{Backoff, DeviceEvent, DeviceEvents, HostError, chain};
 use crate::show::ListedDevice;
 
 /// How long it waits before it asks whether it is still wanted.
-const ASK: Duration = Duration::from_secs(1);
-/// How many looks may fail one after another, and how long to wait in between.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many scans may fail one after another, and how long to wait in between.
 const FAILURES: u32 = 3;
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A blank disk that somebody has open, and one that hangs, are looked at again without an event, as none tells when
-/// that is over. Each look in vain doubles the time.
-const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+const RESCAN_AFTER: Duration = Duration::from_secs(1);
+/// A blank disk that somebody has open, and one that hangs, are scanned again without an event, as none tells when
+/// that is over. Each scan in vain doubles the time.
+const RESCAN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl EventSource for DeviceEvents {
     }
 }
 
-/// Looks until nobody wants it any more, or the machine cannot be looked at.
+/// Scans until nobody wants it any more, or the machine cannot be scanned.
 pub fn observe(
     agent: &mut Reconciler,
     events: &impl EventSource,
@@ -50,14 +50,14 @@ pub fn observe(
     wanted: impl Fn() -> Interest,
 ) -> Result<(), DiscoveryError> {
     let mut failures = 0;
-    let mut again = Backoff::new(LOOK_AGAIN, LOOK_AGAIN_AT_MOST);
+    let mut again = Backoff::new(RESCAN_AFTER, RESCAN_AT_MOST);
     while wanted() == Interest::Still {
         let began = Instant::now();
-        let due = match agent.look() {
+        let due = match agent.scan() {
             Ok(snapshot) => {
                 failures = 0;
-                let due = again.after(agent.must_look_again(&snapshot)).unwrap_or(resync);
-                found(inventory(agent.pool(), &PassReport::of_look(snapshot)));
+                let due = again.after(agent.must_rescan(&snapshot)).unwrap_or(resync);
+                found(inventory(agent.pool(), &PassReport::of_scan(snapshot)));
                 due.min(resync)
             }
             Err(error) => {
@@ -67,10 +67,10 @@ pub fn observe(
                 }
                 tracing::warn!(error = %chain(&error), "the machine's disks could not be read; trying again");
                 agent.events_lost();
-                LOOK_AGAIN
+                RESCAN_AFTER
             }
         };
-        // A flood of events leaves the machine at least as much time as the looks take.
+        // A flood of events leaves the machine at least as much time as the scans take.
         let breath = began.elapsed();
         if !wait(agent, events, due, &wanted) && due == resync {
             agent.events_lost();
@@ -86,14 +86,15 @@ fn wait(agent: &mut Reconciler, events: &impl EventSource, due: Duration, wanted
     let mut burst: Option<Burst> = None;
     loop {
         let now = Instant::now();
-        let wait = burst.map_or_else(|| Some(due.saturating_duration_since(now).min(ASK)), |burst| burst.wait(now));
+        let wait =
+            burst.map_or_else(|| Some(due.saturating_duration_since(now).min(ASK_INTERVAL)), |burst| burst.wait(now));
         let Some(timeout) = wait else { return true };
         let event = events.next(timeout).unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "device events cannot be read; scanning all devices instead");
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(RESCAN_AFTER);
             Some(DeviceEvent::Overflow)
         });
-        let look = match event {
+        let is_due = match event {
             Some(DeviceEvent::Changed { name }) => agent.event(&name),
             Some(DeviceEvent::Described { name }) => agent.described(&name),
             // Nobody asks here how a disk is.
@@ -103,7 +104,7 @@ fn wait(agent: &mut Reconciler, events: &impl EventSource, due: Duration, wanted
             None if now >= due || wanted() == Interest::NoMore => return false,
             None => false,
         };
-        if look {
+        if is_due {
             burst.get_or_insert(Burst::of_devices(Instant::now()));
         }
     }
@@ -150,8 +151,8 @@ mod tests {
         (host, Reconciler::new(real, pool, Duration::MAX, Vec::new()))
     }
 
-    /// The names that each look finds, with what happens after it, until there are so many.
-    fn looks(
+    /// The names that each scan finds, with what happens after it, until there are this many.
+    fn scans(
         events: Vec<Result<Option<DeviceEvent>, ()>>,
         resync: Duration,
         most: usize,
@@ -159,14 +160,14 @@ mod tests {
     ) -> Vec<Vec<crate::host::KernelName>> {
         let (host, mut agent) = machine();
         let script = Script { events: RefCell::new(events.into()) };
-        let looks = RefCell::new(Vec::new());
+        let scans = RefCell::new(Vec::new());
         let found = |shown: Vec<ListedDevice>| {
-            looks.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
-            after(&host, looks.borrow().len());
+            scans.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
+            after(&host, scans.borrow().len());
         };
-        let wanted = || if looks.borrow().len() < most { Interest::Still } else { Interest::NoMore };
+        let wanted = || if scans.borrow().len() < most { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &script, resync, found, wanted).unwrap();
-        looks.into_inner()
+        scans.into_inner()
     }
 
     const FOREVER: Duration = Duration::from_secs(3600);
@@ -176,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_comes_after_the_first_look_is_in_the_second() {
-        let plug = |host: &FakeHost, looks| {
-            if looks == 1 {
+    fn a_disk_that_comes_after_the_first_scan_is_in_the_second() {
+        let plug = |host: &FakeHost, scans| {
+            if scans == 1 {
                 host.add_disk("sdb", "B", GEOMETRY);
             }
         };
-        assert_eq!(looks(vec![changed("sdb")], FOREVER, 2, plug), [vec!["sda"], vec!["sda", "sdb"]]);
-        assert_eq!(looks(vec![Ok(Some(DeviceEvent::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
-        assert_eq!(looks(vec![Err(())], FOREVER, 2, plug)[1], ["sda", "sdb"], "events that cannot be read");
-        assert_eq!(looks(vec![], Duration::from_millis(20), 2, plug)[1], ["sda", "sdb"], "no event, but time");
+        assert_eq!(scans(vec![changed("sdb")], FOREVER, 2, plug), [vec!["sda"], vec!["sda", "sdb"]]);
+        assert_eq!(scans(vec![Ok(Some(DeviceEvent::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
+        assert_eq!(scans(vec![Err(())], FOREVER, 2, plug)[1], ["sda", "sdb"], "events that cannot be read");
+        assert_eq!(scans(vec![], Duration::from_millis(20), 2, plug)[1], ["sda", "sdb"], "no event, but time");
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_events_is_served_by_few_looks() {
+    fn a_flood_of_events_is_served_by_few_scans() {
         let events = (0..20_000).map(|n| changed(&format!("sd{n}"))).collect();
         let count = Cell::new(0);
         let began = Instant::now();
@@ -215,7 +216,7 @@ mod tests {
         observe(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
         // One at first, and then at most one in each time of settling.
         let most = 3 + usize::try_from(began.elapsed().as_secs()).unwrap();
-        assert!(count.get() <= most, "{} looks", count.get());
+        assert!(count.get() <= most, "{} scans", count.get());
     }
 
     #[test]

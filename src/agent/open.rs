@@ -1,6 +1,6 @@
 //! A disk with our label is opened, and joins the pool or comes back to it, perhaps under another name.
 //!
-//! Takes in the device as the look has it; what its label must say from now on is written before anybody uses the disk.
+//! Takes in the device as the scan has it; what its label must say from now on is written before anybody uses the disk.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::device::{
     label::{Hardware, Label},
 };
 use crate::host::{Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain};
-use crate::pool::{ApplyError, LabelledDisk, Member, Opened, Pool, PoolDisk, PoolFilesystem, relabel};
+use crate::pool::{ApplyError, Carrier, LabelledDisk, Member, Opened, Pool, PoolDisk, PoolFilesystem, relabel};
 
 /// Opens a disk with our label and the filesystem that it may carry, and lets it join.
 pub(super) fn open(pool: &Pool, host: &Arc<dyn Host>, device: &Device) -> Result<(), MemberProblem> {
@@ -41,7 +41,7 @@ pub(super) fn open(pool: &Pool, host: &Arc<dyn Host>, device: &Device) -> Result
         }
         Err(problem) => {
             if let Some(member) = &known {
-                lock(member, problem.words())?;
+                lock(member, problem.message())?;
             }
             return Err(problem);
         }
@@ -68,7 +68,7 @@ pub(super) fn member(disk: LabelledDisk, host: &Arc<dyn Host>) -> Member {
     let is_directory = disk.shown().content.label.layout.is_directory();
     let disk = Arc::new(disk);
     match is_directory {
-        true => Member::Filesystem(Arc::new(PoolFilesystem::new(disk, Arc::clone(host)))),
+        true => Member::Filesystem(Arc::new(PoolFilesystem::new(Carrier::Disk(disk), Arc::clone(host)))),
         false => Member::Labelled(disk),
     }
 }

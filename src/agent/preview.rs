@@ -1,4 +1,4 @@
-//! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
+//! The devices that sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
 use super::admin::AdminError;
 use super::claim::Promised;
@@ -6,12 +6,14 @@ use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Rule, SetOutcome};
 use crate::device::{Device, Size, Snapshot};
+use crate::health::FilesystemReport;
 use crate::host::chain;
+use crate::pool::NamedFilesystem;
 
 impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
-        let seen = self.look()?;
+        let seen = self.scan()?;
         let (snapshot, note) = match self.leave_promised(&seen, &mut PassState::default()) {
             Ok(Promised { all: _, snapshot }) => (snapshot.unwrap_or(seen), None),
             Err(error) => (seen, Some(chain(&error))),
@@ -31,10 +33,33 @@ impl Reconciler {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
             Rule { set, dry_run: true, node, ..new.clone() }
         }));
+        let (of_filesystems, rules): (Vec<Rule>, Vec<Rule>) =
+            rules.into_iter().partition(|rule| rule.filesystems.is_some());
         let election = self.elect(&snapshot, &rules);
         let of_wanted = |outcome: &&SetOutcome| wanted.iter().any(|new| new.set.has_name_of(&outcome.set));
         let outcomes = election.outcomes.iter().filter(of_wanted);
-        Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&snapshot, outcome))).collect())
+        let is_wanted = |rule: &&Rule| wanted.iter().any(|new| new.set.has_name_of(&rule.set));
+        let of_filesystems = of_filesystems.iter().filter(is_wanted).flat_map(|rule| self.would_take_filesystems(rule));
+        let of_disks = outcomes.flat_map(|outcome| lines(&snapshot, outcome));
+        Ok(note.into_iter().chain(of_disks).chain(of_filesystems).collect())
+    }
+}
+
+impl Reconciler {
+    /// A set that takes named filesystems, and no disks.
+    fn would_take_filesystems(&self, rule: &Rule) -> Vec<String> {
+        let all = self.filesystems.reports();
+        let row = |(entry, report): &(NamedFilesystem, Option<FilesystemReport>)| {
+            let is_ready = report.as_ref().is_some_and(|report| report.problem.is_none());
+            let (verb, why) = match (is_ready && entry.allows_scheduling, entry.is_chosen_by(rule)) {
+                (true, true) => ("take", ""),
+                (false, true) => ("leave", "  status.diskStatus says why it takes no volumes"),
+                (_, false) => ("leave", "  its tags or its quota are not those of the set"),
+            };
+            format!("  {verb:5}  {}  {}{why}", entry.name, entry.path.display())
+        };
+        let head = format!("set {} takes no disks; of {} named filesystems it would", rule.set, all.len());
+        [head].into_iter().chain(all.iter().map(row)).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the API server knows of this node's devices, asked by a thread of its own.
+//! Questions to the API server about this node's devices, asked by a thread of its own.
 //!
 //! Takes in what to ask; gives out the answers, or that there are none yet. The agent's thread, for which disks and
 //! people wait, does not wait for the network: an answer that takes longer than a moment is for the pass that it makes
@@ -14,19 +14,19 @@ use crate::claim::{AskPromises, NoAnswer, Promise};
 use crate::pool::{AskVolumes, ReportedVolume, StoreError};
 
 /// How long a pass waits for the answers. An API server that is well needs some milliseconds.
-const MOMENT: Duration = Duration::from_millis(300);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What is asked, where anything is.
+/// The questions, as far as there is somebody to ask.
 #[derive(Default)]
 struct Asks {
-    own: Option<AskVolumes>,
+    volumes: Option<AskVolumes>,
     promises: Option<AskPromises>,
 }
 
 /// How much a pass wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    Own,
+    Volumes,
     All,
 }
 
@@ -34,8 +34,8 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub(super) struct Answers {
     /// Volumes of this node, each with its disk.
-    pub own: Result<Vec<ReportedVolume>, NoAnswer>,
-    /// What other provisioners promise; empty where it was not wanted.
+    pub volumes: Result<Vec<ReportedVolume>, NoAnswer>,
+    /// The promises of other provisioners; none where they were not wanted.
     pub promises: Result<Vec<Promise>, NoAnswer>,
 }
 
@@ -52,12 +52,12 @@ pub enum AskError {
 
 /// Why it is not known on which devices this node's volumes are.
 #[derive(Debug, thiserror::Error)]
-pub enum OwnError {
+pub enum VolumesUnknown {
     #[error(transparent)]
     Ask(#[from] AskError),
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
-    /// What was heard could not be written down.
+    /// The answer could not be written down.
     #[error(transparent)]
     Journal(#[from] StoreError),
 }
@@ -71,7 +71,7 @@ impl AskError {
     }
 }
 
-impl OwnError {
+impl VolumesUnknown {
     /// Whether the next pass may know it.
     pub fn retryable(&self) -> bool {
         match self {
@@ -106,9 +106,9 @@ impl Question {
         self.is_asked
     }
 
-    pub fn ask_own(&mut self, ask: AskVolumes) {
+    pub fn ask_volumes(&mut self, ask: AskVolumes) {
         self.is_asked = true;
-        self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner).volumes = Some(ask);
     }
 
     pub fn ask_promises(&mut self, ask: AskPromises) {
@@ -125,7 +125,7 @@ impl Question {
         late: impl FnOnce() + Send + 'static,
     ) -> Result<Answers, AskError> {
         if !self.is_asked {
-            return Ok(Answers { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
+            return Ok(Answers { volumes: Ok(Vec::new()), promises: Ok(Vec::new()) });
         }
         // Who asked for all has asked for a part of it.
         let is_wanted = |awaited: &Awaited| awaited.wanted == wanted || awaited.wanted == Wanted::All;
@@ -135,7 +135,7 @@ impl Question {
             Some(awaited) => Awaited { pass, ..awaited },
             None => self.begin(pass, wanted, late)?,
         };
-        let came = match awaited.answers.recv_timeout(MOMENT) {
+        let came = match awaited.answers.recv_timeout(ANSWER_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
                 awaited.is_late.store(true, Ordering::SeqCst);
                 // Once more, for answers that came before anybody was to call `late`.
@@ -193,7 +193,7 @@ impl Asks {
     fn answers(&mut self, wanted: Wanted) -> Answers {
         let promises = self.promises.as_mut().filter(|_| wanted == Wanted::All);
         Answers {
-            own: self.own.as_mut().map_or_else(|| Ok(Vec::new()), |ask| ask()),
+            volumes: self.volumes.as_mut().map_or_else(|| Ok(Vec::new()), |ask| ask()),
             promises: promises.map_or_else(|| Ok(Vec::new()), |ask| ask()),
         }
     }
@@ -215,16 +215,16 @@ mod tests {
     }
 
     fn promised(volume: &str) -> Vec<Promise> {
-        vec![Promise { volume: volume.to_owned(), provisioner: None, path: "/dev/sda".into(), device: None }]
+        vec![Promise { volume: volume.into(), provisioner: None, path: "/dev/sda".into(), device: None }]
     }
 
     /// Nothing but this was promised.
     fn reports(answer: &Result<Answers, AskError>, volume: &str) -> bool {
-        let Ok(Answers { own: Ok(own), promises: Ok(promises) }) = answer else { return false };
-        own.is_empty() && *promises == promised(volume)
+        let Ok(Answers { volumes: Ok(volumes), promises: Ok(promises) }) = answer else { return false };
+        volumes.is_empty() && *promises == promised(volume)
     }
 
-    /// A pass that asks, and what tells that its answer came late.
+    /// A pass that asks, and a receiver that gets a message if its answer comes late.
     fn asked_in_vain(question: &mut Question, pass: u64) -> Receiver<()> {
         let (late, called) = channel();
         let answer = question.answer(pass, Wanted::All, move || late.send(()).expect("the test listens"));
@@ -259,7 +259,7 @@ mod tests {
         let called = asked_in_vain(&mut question, 1);
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
-        let answer = question.answer(2, Wanted::Own, || ());
+        let answer = question.answer(2, Wanted::Volumes, || ());
         assert!(reports(&answer, "asked once"), "{answer:?}");
     }
 

@@ -7,23 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::again::Again;
 use super::decide;
+use super::disk_health_cache::DiskHealthCache;
+use super::errands::Errands;
+use super::known_disks::{inform, know_labelled};
 use super::memory::{Memory, WipedDisk};
 use super::pass_state::PassState;
 use super::question::Question;
-use super::reports::Reports;
-use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
-use crate::device::{Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef};
-use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
-use crate::pool::{ErrandKey, Member, Pool, PoolError};
+use crate::claim::{AskPromises, Rule, SetOutcome};
+use crate::device::{Device, DiscoveryError, DiskId, Snapshot, Withholding, duplicate::Identities, label::SetRef};
+use crate::health::FilesystemBoard;
+use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult};
+use crate::pool::{ErrandKey, Pool, PoolError};
 
-/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
-/// when that is over. Each look in vain doubles it.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(300);
-
-/// How long a pass waits for one disk to be opened or written before it goes on with the others.
-const ERRAND: Duration = Duration::from_secs(5);
+/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event announces
+/// when that is over. Each scan in vain doubles it.
+const RESCAN_AFTER: Duration = Duration::from_secs(1);
+const RESCAN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Keeps the pool in step with the machine.
 pub struct Reconciler {
@@ -35,26 +36,28 @@ pub struct Reconciler {
     knows_sets: bool,
     pub(super) again: Backoff,
     pub(super) question: Question,
+    /// What is known of the filesystems that an administrator named.
+    pub(super) filesystems: FilesystemBoard,
     /// Why the PoolVolumes were not read when that was last tried.
     pub(super) volumes_unread: Option<String>,
     /// How many were begun.
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
-    pub(super) errands: Timeouts<ErrandKey>,
-    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of
+    pub(super) errands: Errands,
+    /// Kernel name of each disk that a claim is under way on, or was before the last scan, and its set. By the id of
     /// the bare disk.
     pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
-    /// What the log has been told of disks of the pool that cannot be used, by kernel name.
+    /// The last log line about each disk of the pool that cannot be used, by kernel name.
     pub(super) unusable: BTreeMap<KernelName, String>,
-    /// What the last look saw together.
+    /// The devices with one identity that the last scan saw together.
     pub(super) together: Identities,
 }
 
-/// What one pass saw and did.
+/// The report of one pass: what it saw and did.
 #[derive(Clone, Debug)]
 pub struct PassReport {
     pub snapshot: Snapshot,
-    /// What stands against a disk, in words, by kernel name.
+    /// Objections to disks, as text, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// For each set, what it takes and what it leaves, and why.
     pub outcomes: Vec<SetOutcome>,
@@ -72,8 +75,8 @@ pub struct PassReport {
 }
 
 impl PassReport {
-    /// A look that did nothing.
-    pub fn of_look(snapshot: Snapshot) -> Self {
+    /// A scan that did nothing.
+    pub fn of_scan(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
             problems: BTreeMap::new(),
@@ -91,15 +94,16 @@ impl Reconciler {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
         Self {
             memory: Memory::new(pool.owner().clone(), min_age),
+            errands: Errands::new(Arc::clone(&pool)),
             pool,
             host,
             rules: rules.into_iter().map(Arc::new).collect(),
             knows_sets: false,
-            again: Backoff::new(LOOK_AGAIN, LOOK_AGAIN_AT_MOST),
+            again: Backoff::new(RESCAN_AFTER, RESCAN_AT_MOST),
             question: Question::default(),
+            filesystems: FilesystemBoard::of_none(),
             volumes_unread: None,
             passes: 0,
-            errands: Timeouts::new(ERRAND),
             claims_under_way: BTreeMap::new(),
             unusable: BTreeMap::new(),
             together: Identities::new(),
@@ -107,13 +111,13 @@ impl Reconciler {
     }
 
     /// Before a claim it asks what other provisioners promise.
-    pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
+    pub fn asking_promises(mut self, ask: AskPromises) -> Self {
         self.question.ask_promises(ask);
         self
     }
 
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
-    /// partitions of a pool disk come and go by our own hand.
+    /// partitions of a pool disk come and go because localpool creates and removes them.
     pub fn event(&mut self, name: &KernelName) -> bool {
         if self.is_on_pool_disk(name) {
             return false;
@@ -157,23 +161,28 @@ impl Reconciler {
         let actions = decide::come_and_go(&snapshot, &self.members(), &claims_under_way);
         self.perform(actions, &snapshot, &mut pass);
         self.report_bare(&snapshot, &mut pass);
+        self.attend_filesystems(&mut pass);
         self.unusable = std::mem::take(&mut pass.unusable);
         pass.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
-        self.pool.looked_at(std::mem::take(&mut pass.unread));
+        pass.unread.extend(self.unread_arrays(&snapshot));
+        self.pool.scanned(std::mem::take(&mut pass.unread));
         let unsure = self.remember_copies(&snapshot);
         let actions = decide::belong(&self.owned(), &self.rules);
         self.perform(actions, &snapshot, &mut pass);
-        self.know_labelled();
+        know_labelled(&self.pool);
+        self.say_uses();
+        self.settle_arrays(&snapshot, &mut pass);
         self.report_wiped(&snapshot, &mut pass.problems);
 
         let (outcomes, wrong) = self.take(&mut snapshot, &mut pass);
-        let again = self.retry_held()
-            || self.pool.has_failed_work()
-            || pass.again
-            || !self.claims_under_way.is_empty()
-            || !self.pool.journal().knows_volumes()
-            || self.must_look_again(&snapshot);
-        let again = self.again.after(again);
+        let has_busy = self.retry_busy();
+        pass.again.add(Again::BusyPartition, has_busy);
+        pass.again.add(Again::FailedWork, self.pool.has_failed_work());
+        pass.again.add(Again::HostMount, self.pool.lacks_host_mount() || self.memory.host_paths.lacks_some());
+        pass.again.add(Again::ClaimUnderWay, !self.claims_under_way.is_empty());
+        pass.again.add(Again::VolumesUnread, !self.pool.journal().knows_volumes());
+        pass.again.add(Again::Rescan, self.must_rescan(&snapshot));
+        let again = self.again.after(pass.again.any());
         let actions = decide::release(&self.owned());
         self.perform(actions, &snapshot, &mut pass);
         self.pool.kick();
@@ -191,17 +200,16 @@ impl Reconciler {
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
     pub(super) fn observe(&mut self) -> Result<(Snapshot, BTreeSet<KernelName>), DiscoveryError> {
         self.passes += 1;
-        self.know_own()?;
-        // Asked before the look: what ends meanwhile is seen whole by the next one.
-        let claims_under_way = self.end_claims();
-        let mut snapshot = self.look()?;
-        for device in snapshot.devices.iter_mut().filter(|device| claims_under_way.contains(&device.raw.name)) {
-            // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
-            device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
-            device.label = None;
-            self.memory.discovery.changed(&device.raw.name);
+        self.memory.blanks.begin_pass();
+        self.memory.host_paths.begin_pass();
+        match self.pool.journal().knows_volumes() {
+            true => self.volumes_unread = None,
+            false => self.know_volumes()?,
         }
-        self.memory.watch.look(snapshot.at, &snapshot.devices);
+        // Asked before the scan: what ends meanwhile is seen whole by the next one.
+        let claims_under_way = self.end_claims();
+        let snapshot = self.scan_beside(claims_under_way.clone())?;
+        self.memory.watch.observe(snapshot.at, &snapshot.devices);
         self.memory.forget_gone(&snapshot);
         let is = |device: &Device, id: &DiskId| device.id == *id || snapshot.bare_id(device) == *id;
         self.errands.count_only(|on| match on {
@@ -213,26 +221,22 @@ impl Reconciler {
 
     /// When the next free disk is ripe.
     pub(super) fn next_ripe(&self, snapshot: &Snapshot) -> Option<Duration> {
-        let waiting = |device: &Device| match self.memory.watch.ripeness(device) {
-            Ripeness::Waiting(time) => Some(time),
-            Ripeness::Ripe | Ripeness::Unseen => None,
-        };
-        snapshot.devices.iter().filter_map(waiting).min()
+        snapshot.devices.iter().filter_map(|device| self.memory.watch.wait(device)).min()
     }
 
-    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a
+    /// Whether something may end soon without an event: another program's hold of a blank disk, the wait for a
     /// device that hangs, or what made a read fail.
-    pub(super) fn must_look_again(&self, snapshot: &Snapshot) -> bool {
+    pub(super) fn must_rescan(&self, snapshot: &Snapshot) -> bool {
         self.memory.discovery.is_waiting()
             || self.memory.discovery.has_failed()
             || snapshot.devices.iter().any(is_only_busy)
     }
 
-    /// Has the workers try again what somebody held; gives whether there is any.
-    pub(super) fn retry_held(&self) -> bool {
+    /// Has the workers try again what was busy; gives whether there is any.
+    pub(super) fn retry_busy(&self) -> bool {
         // A worker tries a bare device at each pass.
-        self.pool.labelled_disks().iter().filter(|member| member.retry_held()).count() > 0
-            || self.pool.bare_devices().iter().any(|member| member.shown().held.is_some())
+        self.pool.labelled_disks().iter().filter(|member| member.retry_busy()).count() > 0
+            || self.pool.bare_devices().iter().any(|member| member.shown().busy.is_some())
     }
 
     /// The sets, from now on.
@@ -241,8 +245,8 @@ impl Reconciler {
         self.knows_sets = true;
     }
 
-    /// What the disks reported of themselves, for whoever else asks them.
-    pub fn reports(&self) -> Reports {
+    /// The reports of the disks about themselves, for whoever else asks them.
+    pub fn reports(&self) -> DiskHealthCache {
         self.memory.healths.reports().clone()
     }
 
@@ -250,19 +254,16 @@ impl Reconciler {
         &self.pool
     }
 
-    /// Looks, and does nothing.
-    pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
-        self.inform();
-        let mut snapshot = self.memory.discovery.look(&self.host)?;
-        self.withhold_unknown_labels(&mut snapshot);
-        Ok(snapshot)
+    /// A scan alone: decides and does nothing.
+    pub fn scan(&mut self) -> Result<Snapshot, DiscoveryError> {
+        self.scan_beside(BTreeSet::new())
     }
 
-    /// Tells discovery what no device can say: before each look and each confirmation.
-    pub(super) fn inform(&mut self) {
-        self.memory.discovery.claimed_bare(self.pool.journal().bare_ids());
-        self.memory.discovery.given_up(self.pool.journal().given_up());
-        self.memory.discovery.identities_are(self.identities(), self.last_on());
+    /// The same while claims are under way on these disks.
+    fn scan_beside(&mut self, claims: BTreeSet<KernelName>) -> Result<Snapshot, DiscoveryError> {
+        inform(&mut self.memory.discovery, &self.pool);
+        self.memory.discovery.withhold(Withholding { claims, known: self.labels_that_count() });
+        self.memory.discovery.scan(&self.host)
     }
 
     /// Sets may claim a device again that was released, and what is on one that was given up is what it says it is.
@@ -271,53 +272,12 @@ impl Reconciler {
         self.memory.discovery.changed(&device.raw.name);
         Ok(())
     }
-
-    /// The journal has each disk as it is now.
-    pub(super) fn know_labelled(&self) {
-        self.pool.members().iter().for_each(|member| self.know(member));
-    }
-
-    /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
-    /// disk, and nothing of the use of what is on it.
-    pub(super) fn know(&self, member: &Member) {
-        let journal = self.pool.journal();
-        let before = journal.before_look();
-        let (id, Some(disk)) = (member.id(), member.known()) else { return };
-        let is_held = member.labelled().is_some_and(|disk| disk.shown().content.label.given_up);
-        let known = journal.know(id, disk, &before);
-        if let Err(error) = known.and_then(|()| if is_held { journal.is_held(id) } else { Ok(()) }) {
-            tracing::warn!(disk = %id, error = %chain(&error), "after a restart it would not be reported as \
-                                                                       missing");
-        }
-    }
-
-    /// What a person asked of one disk; where that hangs, so says the answer.
-    pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
-        &mut self,
-        on: impl Into<ErrandKey>,
-        work: impl FnOnce() -> Result<(), E> + Send + 'static,
-    ) -> Result<(), E> {
-        let on = on.into();
-        let hangs = |hangs| Err(PoolError::Hangs { on: on.clone(), hangs }.into());
-        self.errand(on.clone(), work).unwrap_or_else(hangs)
-    }
-
-    /// Releases a disk; the next look reads it again.
-    pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
-        let name = member.kernel_name();
-        let (pool, given) = (Arc::clone(&self.pool), member.clone());
-        let released = self.done_in_time(member.id(), move || pool.release(&given));
-        if let Some(name) = name {
-            self.memory.discovery.changed(&name);
-        }
-        released
-    }
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
 fn is_only_busy(device: &Device) -> bool {
     let busy = ProbeResult { busy: true, ..ProbeResult::default() };
-    device.probe == Probe::Looked(busy)
+    device.probe == Probe::Read(busy)
 }
 
 #[cfg(test)]
@@ -329,7 +289,7 @@ mod retries;
 mod tests {
     use super::*;
     use crate::claim::sample;
-    use crate::device::Owner;
+    use crate::device::{Owner, Verdict};
     use crate::host::{Geometry, fake::FakeHost};
     use crate::pool::Workers;
 
@@ -341,20 +301,20 @@ mod tests {
         let owner = Owner { cluster: "c".to_owned(), node: "n".into() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
-        agent.memory.discovery = agent.memory.discovery.waiting_at_most(Duration::from_millis(500));
+        agent.memory.discovery = agent.memory.discovery.waiting_at_most(Duration::from_secs(3));
         sick.set_hangs(true);
 
         let mut claimed = Vec::new();
         for _ in 0..3 {
-            let pass = agent.pass().expect("a look");
+            let pass = agent.pass().expect("a pass");
             let Verdict::Unknown(why) = &pass.snapshot.devices[0].verdict else {
                 panic!("{:?}", pass.snapshot.devices[0])
             };
             assert_eq!(
                 why,
-                "could not be read: opening or reading it took more than 500ms; it is read again when that ends"
+                "could not be read: opening or reading it took more than 3s; it is read again when that ends"
             );
-            assert!(pass.ripe_in.is_some(), "no event tells when it answers");
+            assert!(pass.ripe_in.is_some(), "no event announces when it answers");
             claimed.extend(pass.claimed);
         }
         assert_eq!((claimed, sick.write_count()), (vec!["fake1".into()], 0));
@@ -362,10 +322,10 @@ mod tests {
         sick.set_hangs(false);
         let mut claimed = Vec::new();
         while claimed.is_empty() {
-            claimed = agent.pass().expect("a look").claimed;
+            claimed = agent.pass().expect("a pass").claimed;
         }
         assert_eq!(claimed, ["fake0"]);
-        assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+        assert_eq!(agent.pass().expect("a pass").ripe_in, None, "nothing to wait for any more");
     }
 
     #[test]
@@ -377,12 +337,12 @@ mod tests {
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
         let mut wait = || {
-            let pass = agent.pass().expect("a look");
+            let pass = agent.pass().expect("a pass");
             (pass.ripe_in, pass.claimed)
         };
 
         disk.set_in_use(0, true);
-        for pause in [LOOK_AGAIN, LOOK_AGAIN * 2, LOOK_AGAIN * 4] {
+        for pause in [RESCAN_AFTER, RESCAN_AFTER * 2, RESCAN_AFTER * 4] {
             assert_eq!(wait(), (Some(pause), vec![]));
         }
         disk.set_in_use(0, false);

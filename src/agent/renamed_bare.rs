@@ -1,7 +1,7 @@
 //! Devices that may be bare ones of the pool under another identity: a firmware or a hypervisor renames a disk, and
 //! nothing on a bare device says whose it is (ADR 3).
 //!
-//! Takes in the journal and a look, gives out whether a device is in doubt: a volume's device is away, and this one has
+//! Takes in the journal and a scan, gives out whether a device is in doubt: a volume's device is away, and this one has
 //! its size. Of a claim that the journal lost the size is not known: then it is each device that the volume fits on.
 
 use std::collections::BTreeSet;
@@ -11,10 +11,10 @@ use crate::claim::{NotWiped, may_wipe};
 use crate::device::{Device, DiskId, Snapshot};
 use crate::host::RawDisk;
 
-/// What is away, by its bytes.
+/// A bare device that is away, by its bytes.
 pub(super) struct RenamedBare {
     sizes: BTreeSet<u64>,
-    /// What the smallest volume asked for whose claim was lost.
+    /// The size that the smallest volume asked for whose claim was lost.
     at_least: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a person may ask of the agent.
+//! The requests of people to the agent.
 
 use crate::claim::Rule;
 use crate::device::{DiskId, VolumeId};
@@ -31,18 +31,18 @@ impl Run {
     }
 }
 
-/// What an object can order for a disk.
+/// An order that an object can have for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskTask {
-    /// Of a disk that is here.
+    /// The disk is here, and is released.
     Release,
-    /// Of a disk that is missing.
+    /// The disk is missing, and is given up.
     GiveUp,
-    /// Of another node's disk, one that was released, or one that was given up and is back.
+    /// The disk is another node's, was released, or was given up and is back; it is taken over.
     Adopt,
 }
 
-/// What a person may ask of the agent.
+/// A request of a person to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     ReleaseDisk {
@@ -58,7 +58,7 @@ pub enum Verb {
         disk: String,
         run: Run,
     },
-    /// What an object orders for a disk. Stricter than the verbs: nobody has read what a dry run says.
+    /// An order of an object for a disk. Stricter than the verbs: nobody has read what a dry run says.
     Order {
         disk: DiskId,
         task: DiskTask,
@@ -69,7 +69,7 @@ pub enum Verb {
         lit: Lit,
         run: Run,
     },
-    /// Of several disks that have a volume, the one whose volume it is.
+    /// Several disks have a volume, and this one is the disk whose volume it is.
     SettleVolume {
         volume: VolumeId,
         keep: String,
@@ -79,7 +79,7 @@ pub enum Verb {
     SetAsideJournal {
         run: Run,
     },
-    /// What these sets would take.
+    /// Says which devices these sets would take.
     PlanSets {
         sets: Vec<Rule>,
     },

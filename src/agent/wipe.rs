@@ -1,4 +1,4 @@
-//! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the last look, and the writes.
+//! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the last scan, and the writes.
 //!
 //! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since
 //! the order was seen. Afterwards it is a blank disk like any other.
@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::error::WipeError;
+use super::again::Again;
+use super::decide::ContentAction;
+use super::known_disks::inform;
 use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use crate::claim::{ElectedWipe, NodeMatch, Ripeness, Rule};
+use crate::claim::{ElectedWipe, NodeMatch, Rule};
 use crate::device::{Device, Memo, Snapshot, Verdict};
 use crate::host::{
-    Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
+    Access, BlockDevice, Extent, Host, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
     table::{Mbr, TableError, read_copies},
     timeout::Late,
 };
@@ -37,24 +40,37 @@ impl Reconciler {
                 && doubts.may_wipe(device, snapshot).is_ok()
         };
         let due: Vec<Device> = snapshot.devices.iter().filter(is_due).map(as_if_blank).collect();
-        self.memory.wipes.look(snapshot.at, &due);
+        self.memory.wipes.observe(snapshot.at, &due);
     }
 
-    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &ElectedWipe, pass: &mut PassState) {
+    pub(super) fn wipe(&mut self, actions: Vec<ContentAction>, snapshot: &Snapshot, pass: &mut PassState) {
+        for action in actions {
+            match action {
+                ContentAction::Wipe { at, wipe } => self.wipe_at(at, &wipe, snapshot, pass),
+                ContentAction::Spare { wipe, why } => {
+                    tracing::warn!(disk = wipe.name.as_str(), problem = %why, "a disk was not wiped");
+                    pass.again.add(Again::Wipe, why.may_pass());
+                    pass.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why.to_string()));
+                }
+            }
+        }
+    }
+
+    fn wipe_at(&mut self, at: usize, wipe: &ElectedWipe, snapshot: &Snapshot, pass: &mut PassState) {
         let was = &snapshot.devices[at];
         match self.wipe_one(was) {
-            Ok(held) => {
-                let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
-                tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
-                self.memory.wiped.keep(&was.raw, snapshot.at, words.clone());
-                self.memory.was_wiped(was.raw.path.clone(), words.clone());
-                pass.problems.insert(wipe.name.clone(), words);
+            Ok(content) => {
+                let message = format!("it was wiped, as LocalVolume {} orders; {content}", by(wipe));
+                tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{message}");
+                self.memory.wiped.keep(&was.raw, snapshot.at, message.clone());
+                self.memory.was_wiped(was.raw.path.clone(), message.clone());
+                pass.problems.insert(wipe.name.clone(), message);
                 pass.wiped += 1;
             }
             Err(error) => {
                 let problem = chain(&error);
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
-                pass.again |= error.retryable();
+                pass.again.add(Again::Wipe, error.retryable());
                 pass.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
         }
@@ -62,33 +78,29 @@ impl Reconciler {
 
     /// When the next disk may be wiped.
     pub(super) fn wipe_in(&self, snapshot: &Snapshot) -> Option<Duration> {
-        let waiting = |device: &Device| match self.memory.wipes.ripeness(&as_if_blank(device)) {
-            Ripeness::Waiting(time) => Some(time),
-            Ripeness::Ripe | Ripeness::Unseen => None,
-        };
-        snapshot.devices.iter().filter_map(waiting).min()
+        snapshot.devices.iter().filter_map(|device| self.memory.wipes.wait(&as_if_blank(device))).min()
     }
 
-    /// What was destroyed on a disk is reported until the disk is not blank any more.
+    /// The content that was destroyed on a disk is reported until the disk is not blank any more.
     pub(super) fn report_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
-            let Some(Memo { at, what: words, .. }) = before.get(&device.raw) else { continue };
-            problems.insert(device.raw.name.clone(), words.clone());
-            self.memory.wiped.keep(&device.raw, *at, words.clone());
+            let Some(Memo { at, what: message, .. }) = before.get(&device.raw) else { continue };
+            problems.insert(device.raw.name.clone(), message.clone());
+            self.memory.wiped.keep(&device.raw, *at, message.clone());
         }
     }
 
-    /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
+    /// The last scan, the exclusive open, the writes, and a scan of what is left. Gives what was destroyed.
     fn wipe_one(&mut self, was: &Device) -> Result<String, WipeError> {
-        self.inform();
-        let now = self.memory.discovery.confirm_unchanged(&self.host, was)?;
-        let Probe::Looked(contents) = &now.probe else { return Err(WipeError::NotKnown) };
+        inform(&mut self.memory.discovery, &self.pool);
+        let now = self.memory.discovery.reread_unchanged(&self.host, was)?;
+        let Probe::Read(contents) = &now.probe else { return Err(WipeError::NotKnown) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
-        let wiped = self.errand_now(&now.id, move |late| destroy(&*host, &raw, &found, late));
+        let wiped = self.errands.errand_now(&now.id, move |late| destroy(&*host, &raw, &found, late));
         wiped??;
         self.memory.wrote(&now.raw.name);
-        let blank = self.memory.discovery.confirm(&self.host, &now);
+        let blank = self.memory.discovery.reread(&self.host, &now);
         blank.map_err(WipeError::StillThere)?;
         Ok(description(contents))
     }
@@ -100,9 +112,9 @@ fn destroy(host: &dyn Host, raw: &RawDisk, contents: &ProbeResult, late: &Late) 
     disk.prove_unopened(Openers::Writers)?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
     match host.probe(raw) {
-        Probe::Looked(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}
+        Probe::Read(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}
         Probe::Failed(why) => return Err(WipeError::Probe(why)),
-        Probe::Looked(_) | Probe::NotLooked => return Err(WipeError::Changed),
+        Probe::Read(_) | Probe::NotRead => return Err(WipeError::Changed),
     }
     let mapped = disk.mapped()?;
     if !mapped.is_empty() {
@@ -172,19 +184,11 @@ fn prove_without_partitions(disk: &dyn BlockDevice, contents: &ProbeResult) -> R
         Ok(Mbr::Protective) if empty => Ok(()),
         Ok(Mbr::Protective) => Err(WipeError::TableLost),
         // The boot sector of a filesystem that libblkid knows, with code where a table would be.
-        Ok(Mbr::Dos) if contents.table.is_none() && !contents.signatures.is_empty() => Ok(()),
-        Ok(Mbr::Dos | Mbr::Hybrid) => match has_dos_entries(disk)? {
-            true => Err(WipeError::Partitions),
-            false => Ok(()),
-        },
+        Ok(Mbr::Dos { .. }) if contents.table.is_none() && !contents.signatures.is_empty() => Ok(()),
+        Ok(Mbr::Dos { records: 0 }) => Ok(()),
+        Ok(Mbr::Dos { .. } | Mbr::Hybrid) => Err(WipeError::Partitions),
         Err(error) => Err(error.into()),
     }
-}
-
-fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, IoError> {
-    let mut sector = vec![0; disk.geometry().sector as usize];
-    disk.read_at(0, &mut sector)?;
-    Ok(sector[446..510].iter().any(|byte| *byte != 0))
 }
 
 /// Both ends, and what was found between them; in whole sectors.

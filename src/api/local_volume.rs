@@ -13,7 +13,7 @@ use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{Case, Field, Invalid, Problems};
 use super::tolerations::read_tolerations;
-use crate::claim::{Blankness, Filter, NamedPaths, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
+use crate::claim::{Blankness, Filter, NamedPaths, NodeMatch, Provisioning, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
 use crate::host::FsKind;
 
@@ -41,8 +41,8 @@ fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Optio
     spec.finish();
 
     let common = Common { metadata: metadata?, node: selects, tolerations, dry_run: is_unmanaged, position };
-    let mut places = FirstPlaces::default();
-    Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut places))).collect())
+    let mut first_uses = FirstUses::default();
+    Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut first_uses))).collect())
 }
 
 /// What all classes of one object have in common.
@@ -74,7 +74,11 @@ impl Common {
             node: self.node,
             tolerations: self.tolerations.clone(),
             class,
+            array: None,
             layout: Layout::Whole {},
+            host_mount: None,
+            provisioning: Provisioning::default(),
+            filesystems: None,
             filter: Filter::of_named(),
             blankness: Blankness::default(),
             min_devices: 0,
@@ -89,14 +93,14 @@ impl Common {
     }
 }
 
-/// The first place of each class and of each path.
+/// The first use of each class and of each path.
 #[derive(Default)]
-struct FirstPlaces {
+struct FirstUses {
     classes: HashMap<String, String>,
     paths: HashMap<PathBuf, String>,
 }
 
-fn read_entry(entry: Field<'_, '_>, places: &mut FirstPlaces) -> ClassDevices {
+fn read_entry(entry: Field<'_, '_>, first_uses: &mut FirstUses) -> ClassDevices {
     let mut object = entry.object();
     let class_field = object.field(&["storageClassName"]).required();
     let class = class_field.string().unwrap_or_default().to_owned();
@@ -105,10 +109,10 @@ fn read_entry(entry: Field<'_, '_>, places: &mut FirstPlaces) -> ClassDevices {
             "{class:?} is not a valid name of a StorageClass: use lower case letters, digits, '-' and '.'"
         ));
     }
-    if let Some(first) = places.classes.get(&class) {
+    if let Some(first) = first_uses.classes.get(&class) {
         class_field.problem(format!("is at {first} too: name all devices of a class in one entry"));
     } else {
-        places.classes.insert(class.clone(), class_field.path().to_owned());
+        first_uses.classes.insert(class.clone(), class_field.path().to_owned());
     }
     let modes = [("Block", Some(VolumeMode::Block)), ("Filesystem", Some(VolumeMode::Filesystem)), ("", None)];
     let volume_mode = object.field(&["volumeMode"]).one_of(&modes, Case::Any).flatten();
@@ -116,12 +120,12 @@ fn read_entry(entry: Field<'_, '_>, places: &mut FirstPlaces) -> ClassDevices {
     let fs = object.field(&["fsType"]).one_of(&kinds, Case::Exact).unwrap_or(FsKind::Ext4);
     let wipe = object.field(&["forceWipeDevicesAndDestroyAllData"]).boolean().unwrap_or(false);
     let elements = object.field(&["devicePaths"]).list().unwrap_or_default();
-    let paths = elements.iter().filter_map(|element| read_path(element, places)).collect();
+    let paths = elements.iter().filter_map(|element| read_path(element, first_uses)).collect();
     object.finish();
     ClassDevices { class, volume_mode, fs, named: NamedPaths { paths, wipe } }
 }
 
-fn read_path(field: &Field<'_, '_>, places: &mut FirstPlaces) -> Option<PathBuf> {
+fn read_path(field: &Field<'_, '_>, first_uses: &mut FirstUses) -> Option<PathBuf> {
     let text = field.string()?;
     let path = Path::new(text);
     if text.contains(['*', '?', '[']) {
@@ -134,10 +138,10 @@ fn read_path(field: &Field<'_, '_>, places: &mut FirstPlaces) -> Option<PathBuf>
     } else if path.components().any(|part| part == Component::ParentDir) {
         field.problem(format!("{text:?} contains `..`: write the path without it"));
     }
-    if let Some(first) = places.paths.get(path) {
+    if let Some(first) = first_uses.paths.get(path) {
         field.problem(format!("{text:?} is at {first} too, but a disk can only have one class"));
     }
-    places.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
+    first_uses.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
     Some(path.to_owned())
 }
 

@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn slips_are_named() {
-        for (spec, words) in [
+        for (spec, choices) in [
             (json!({"nodeSelectors": {}}), "spec.nodeSelectors: unknown field; did you mean nodeSelector?"),
             (json!({"tolerations": [{"operator": "Exist"}]}), "is not one of Equal, Exists"),
             (json!({"tolerations": {"key": "a"}}), "spec.tolerations"),
             (json!([1]), "spec"),
         ] {
             let refused = parse(DISCOVERY_NAME, &spec).expect_err("refused");
-            assert!(refused.iter().any(|problem| problem.contains(words)), "{spec}: {refused:?}");
+            assert!(refused.iter().any(|problem| problem.contains(choices)), "{spec}: {refused:?}");
         }
     }
 }

@@ -4,7 +4,9 @@
 //! other. The known misspellings of the proposals' examples are accepted (`devices`, `fstype`,
 //! `filesystem`, `deviceMechanicalProperty`, `size`); a second spelling with another value is not.
 
+mod filesystems;
 mod filter;
+mod host_mount;
 
 use std::collections::HashMap;
 
@@ -18,15 +20,16 @@ use super::set_error::SetError;
 use super::strict::{Case, Field, Invalid, Object, Problem, Problems};
 use super::tolerations::read_tolerations;
 use super::{local_volume, quantity};
-use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
+use crate::claim::{Blankness, Filter, NodeMatch, OVERPROVISION, Provisioning, Reclaim, Rule, VolumeMode};
 use crate::device::{
     DeviceType, SetName,
-    label::{ErasePolicy, Layout, Quota},
+    label::{ArrayLevel, ErasePolicy, Layout, Quota},
 };
 use crate::host::{FsKind, table::SLOTS};
 
 const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 const KIND: &str = "LocalVolumeSet";
+pub(super) const TYPE: (&str, &str) = (API_VERSION, KIND);
 /// A partition table has 128 entries, and one of them is the label.
 const MOST_PARTITIONS: i64 = SLOTS as i64 - 1;
 /// Partitions are aligned to this; a smaller partition would be lost to rounding.
@@ -91,19 +94,12 @@ fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> O
 }
 
 fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, position: u32) -> Option<Rule> {
-    let class = spec.field(&["storageClassName"]).required();
-    let class_name = class.string().unwrap_or_default();
-    if class.is_given() && class_name.trim().is_empty() {
-        class.problem("is empty");
-    }
-    let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
+    let host_mount_field = spec.field(&["hostMountPath"]);
+    let host_mount = host_mount::read(&host_mount_field);
+    let class_name = read_class(&mut spec, &host_mount_field);
+    let selects = read_nodes(&mut spec, node);
     let tolerations = read_tolerations(&spec.field(&["tolerations"]));
-    let most = spec.field(&["maxDeviceCount"]);
-    let max_devices = count(&most);
-    let min_devices = count(&spec.field(&["minDeviceCount"])).unwrap_or(0);
-    if max_devices.is_some_and(|max_devices| max_devices < min_devices) {
-        most.problem(format!("is below minDeviceCount {min_devices}: nothing could ever be claimed"));
-    }
+    let (min_devices, max_devices) = read_counts(&mut spec);
     let modes = [("Block", VolumeMode::Block), ("Filesystem", VolumeMode::Filesystem)];
     let mode_field = spec.field(&["volumeMode"]);
     let volume_mode = mode_field.one_of(&modes, Case::Any);
@@ -114,12 +110,18 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let erase_field = spec.field(&["erasePolicy"]);
     let erase = erase_field.one_of(&policies, Case::Exact);
     let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
-    let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
+    let reclaim_field = spec.field(&["reclaim"]);
+    let reclaim = reclaim_field.one_of(&reclaims, Case::Exact);
     let blanks = [("Signatures", Blankness::Signatures), ("Zeros", Blankness::Zeros)];
     let blankness = spec.field(&["blankness"]).one_of(&blanks, Case::Exact);
     let dry_run = spec.field(&["dryRun"]).boolean().unwrap_or(false);
     let filter = filter::read(&mut spec);
     let layout = read_layout(&mut spec, &filter);
+    let array = read_array(&mut spec, &layout, &filter);
+    refuse_beside_array((&reclaim_field, reclaim), array);
+    let provisioning = read_provisioning(&mut spec, &layout);
+    let filesystems = filesystems::read(&mut spec, &layout, reclaim);
+    host_mount::refuse_elsewhere(&host_mount_field, &layout);
     if layout.is_directory() {
         refuse_beside_directory((&mode_field, volume_mode), (&fs_field, fs), (&erase_field, erase));
     }
@@ -134,8 +136,13 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         node: selects,
         tolerations,
         class: class_name.to_owned(),
+        array,
         layout,
-        filter: filter.rule,
+        host_mount,
+        provisioning,
+        // No device is of a type that it takes.
+        filter: if filesystems.is_some() { Filter::any_of(Vec::new()) } else { filter.rule },
+        filesystems,
         blankness: blankness.unwrap_or_default(),
         named: None,
         min_devices,
@@ -146,6 +153,76 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         reclaim: reclaim.unwrap_or_default(),
         dry_run,
     })
+}
+
+/// The fewest and the most devices of a node.
+fn read_counts(spec: &mut Object<'_, '_>) -> (u32, Option<u32>) {
+    let most = spec.field(&["maxDeviceCount"]);
+    let max_devices = count(&most);
+    let min_devices = count(&spec.field(&["minDeviceCount"])).unwrap_or(0);
+    if max_devices.is_some_and(|max_devices| max_devices < min_devices) {
+        most.problem(format!("is below minDeviceCount {min_devices}: nothing could ever be claimed"));
+    }
+    (min_devices, max_devices)
+}
+
+fn read_nodes(spec: &mut Object<'_, '_>, node: &Node) -> NodeMatch {
+    let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
+    match node_selector::any_selects(&spec.field(&["nodeExclusions"]), node) {
+        true => NodeMatch::NotSelected,
+        false => selects,
+    }
+}
+
+/// The class that offers the disks. Without one they are only mounted.
+fn read_class<'v>(spec: &mut Object<'v, '_>, host_mount: &Field<'_, '_>) -> &'v str {
+    let class = spec.field(&["storageClassName"]);
+    let class = if host_mount.is_given() { class } else { class.required() };
+    let name = class.string().unwrap_or_default();
+    if class.is_given() && name.trim().is_empty() {
+        class.problem("is empty");
+    }
+    name
+}
+
+/// The array that the disks of the set become.
+fn read_array(spec: &mut Object<'_, '_>, layout: &Layout, filter: &ReadFilter) -> Option<ArrayLevel> {
+    let field = spec.field(&["array"]);
+    if !field.is_given() {
+        return None;
+    }
+    if layout.is_bare() {
+        field.problem("cannot be combined with the layout RawDevice: the members of an array have labels");
+    }
+    let is_whole = |kind: &DeviceType| !matches!(kind, DeviceType::Part | DeviceType::Lvm | DeviceType::Mpath);
+    if !filter.rule.types.iter().all(is_whole) {
+        field.problem("is for whole disks: leave the device types part, lvm and mpath out");
+    }
+    let mut object = field.object();
+    let level = object.field(&["level"]).required().one_of(&[("raid0", ArrayLevel::Raid0)], Case::Exact);
+    object.finish();
+    level
+}
+
+fn refuse_beside_array((field, reclaim): (&Field<'_, '_>, Option<Reclaim>), array: Option<ArrayLevel>) {
+    if array.is_some() && reclaim == Some(Reclaim::Release) {
+        field.problem("cannot be Release with an array: its members would stay");
+    }
+}
+
+fn read_provisioning(spec: &mut Object<'_, '_>, layout: &Layout) -> Provisioning {
+    let percent_field = spec.field(&["overprovision"]);
+    let (least, most) = (i64::from(*OVERPROVISION.start()), i64::from(*OVERPROVISION.end()));
+    let percent = percent_field.integer(least, most).and_then(|percent| u32::try_from(percent).ok());
+    let reserved_field = spec.field(&["reserved"]);
+    let reserved = reserved_field.quantity();
+    for field in [&percent_field, &reserved_field] {
+        if field.is_given() && !layout.is_directory() {
+            field.problem("is for the layout Directory alone");
+        }
+    }
+    let Provisioning { reserved: no_bytes, percent: as_much } = Provisioning::default();
+    Provisioning { reserved: reserved.unwrap_or(no_bytes), percent: percent.unwrap_or(as_much) }
 }
 
 /// Folders of one filesystem are no block devices, have its type, and cannot be overwritten.
@@ -182,19 +259,13 @@ fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
     let named = named_field.one_of(&names, Case::Exact);
     let partitioning = spec.field(&["partitioningSpec"]);
     let quota_field = spec.field(&["quota"]);
-    let quota = quota_field.one_of(&[("none", Quota::None)], Case::Exact);
-    match named {
-        Some(LayoutName::Directory) if !quota_field.is_given() => quota_field.problem(
-            "is missing: this version keeps no folder within the size of its volume; `quota: none` says that sizes are only \
-             counted",
-        ),
-        Some(LayoutName::Directory) => {}
-        _ if quota_field.is_given() => quota_field.problem("is for the layout Directory alone"),
-        _ => {}
+    let quota = quota_field.one_of(&[("project", Quota::Project), ("none", Quota::None)], Case::Exact);
+    if quota_field.is_given() && !matches!(named, Some(LayoutName::Directory)) {
+        quota_field.problem("is for the layout Directory alone");
     }
     if !partitioning.is_given() {
         return match named {
-            Some(LayoutName::Directory) => Layout::Directory { quota: quota.unwrap_or(Quota::None) },
+            Some(LayoutName::Directory) => Layout::Directory { quota: quota.unwrap_or(Quota::Project) },
             Some(LayoutName::RawDevice) => Layout::RawDevice {},
             Some(LayoutName::Whole) | None => Layout::Whole {},
         };

@@ -1,7 +1,7 @@
 //! The head of an object: its kind and its `metadata`, as far as a set or a LocalVolume needs them.
 //!
-//! Takes in the object or the field, gives out name, UID and age, and the spec to be read. An object that no API server has seen gets a UID that is derived
-//! from its name, so that it is the same object at the next start.
+//! Takes in the object or the field, gives out name, UID and age, and the spec to be read. An object that no API server
+//! has seen gets a UID that is derived from its name, so that it is the same object at the next start.
 
 use uuid::Uuid;
 
@@ -95,7 +95,7 @@ pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
     let name = SetName::new(namespace, name);
     let from_name = || Uuid::new_v5(&FILE_UIDS, name.to_string().as_bytes()).to_string();
     let uid = uid.map_or_else(from_name, str::to_owned);
-    Some(Metadata { set: SetRef { name, uid }, created })
+    Some(Metadata { set: SetRef::new(name, uid), created })
 }
 
 /// Whether this is a valid name of a Kubernetes object.

@@ -10,6 +10,7 @@ mod local_volume;
 mod local_volume_discovery;
 mod local_volume_set;
 mod metadata;
+mod node_disk_setup;
 pub mod node_selector;
 pub mod quantity;
 mod set_error;
@@ -19,6 +20,9 @@ mod tolerations;
 pub use local_volume::parse_volume;
 pub use local_volume_discovery::{DiscoverySpec, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
+pub use node_disk_setup::{
+    BenchmarkOptions, BenchmarkPlace, DiskSetup, DisksUse, PodCommand, PrecomputedUse, parse_disk_setup,
+};
 pub use node_selector::Node;
 pub use set_error::{SetError, SetErrors};
 pub use strict::{Invalid, Problem};

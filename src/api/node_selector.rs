@@ -63,6 +63,14 @@ pub fn read(field: Field<'_, '_>, node: &Node) -> NodeMatch {
     if selected.contains(&true) { NodeMatch::Selected } else { NodeMatch::NotSelected }
 }
 
+/// Whether any selector of a list selects the node. Absent: none does.
+pub fn any_selects(field: &Field<'_, '_>, node: &Node) -> bool {
+    // Each is read, so that all mistakes are reported.
+    let selected: Vec<NodeMatch> =
+        field.list().unwrap_or_default().into_iter().map(|selector| read(selector, node)).collect();
+    selected.contains(&NodeMatch::Selected)
+}
+
 /// Whether a NodeSelector of another owner may select the node: one that cannot be understood may.
 pub fn may_select(selector: &Value, node: &Node) -> bool {
     let problems = Problems::default();

@@ -62,7 +62,7 @@ impl Invalid {
         Self(vec![Problem { path: String::new(), what: what.to_string() }])
     }
 
-    /// What was found first, in words.
+    /// What was found first, as text.
     pub fn first(&self) -> String {
         self.0.first().map(ToString::to_string).unwrap_or_default()
     }
@@ -152,6 +152,11 @@ impl<'v, 'p> Field<'v, 'p> {
         &self.path
     }
 
+    /// As it is written.
+    pub fn value(&self) -> Option<&'v Value> {
+        self.value
+    }
+
     pub fn problem(&self, what: impl Into<String>) {
         self.problems.add(&self.path, what);
     }
@@ -186,6 +191,11 @@ impl<'v, 'p> Field<'v, 'p> {
             return None;
         }
         Some(number)
+    }
+
+    /// An object whose names are the user's own, such as labels.
+    pub fn map(&self) -> Option<&'v Map<String, Value>> {
+        self.typed("an object", Value::as_object)
     }
 
     /// Bytes, written as a Kubernetes quantity or as a number.
@@ -225,15 +235,15 @@ impl<'v, 'p> Field<'v, 'p> {
     }
 
     /// One of some words, in any letter case if `case` says so.
-    pub fn one_of<T: Copy>(&self, words: &[(&str, T)], case: Case) -> Option<T> {
+    pub fn one_of<T: Copy>(&self, choices: &[(&str, T)], case: Case) -> Option<T> {
         let text = self.string()?;
         let same = |word: &str| match case {
             Case::Exact => word == text,
             Case::Any => word.eq_ignore_ascii_case(text),
         };
-        let found = words.iter().find(|(word, _)| same(word)).map(|(_, value)| *value);
+        let found = choices.iter().find(|(word, _)| same(word)).map(|(_, value)| *value);
         if found.is_none() {
-            let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let known: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
             self.problem(format!("{text:?} is not one of {}", known.join(", ")));
         }
         found

@@ -19,12 +19,16 @@ pub struct Ballot<'a> {
     pub candidacies: &'a BTreeMap<KernelName, Candidacy>,
     /// How many disks of this node each set has, missing ones too.
     pub claimed: &'a BTreeMap<SetRef, u32>,
+    /// How many disks the array of a set still lacks before it is made, if it has one and lacks some.
+    pub open_places: &'a BTreeMap<SetRef, u32>,
     /// How many of the disks of a LocalVolume's class none of its paths leads to now.
     pub astray: &'a BTreeMap<SetRef, u32>,
     /// Ids of the devices that a person released: nobody takes them until they are adopted.
     pub released: &'a BTreeSet<DiskId>,
-    /// Whether the set's layout fits on the device.
+    /// Whether the device can have the set's layout.
     pub fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
+    /// What this machine lacks for the layout of a set. Its devices wait for that.
+    pub lacks: &'a BTreeMap<SetRef, LayoutError>,
 }
 
 /// What is known of a device beside what it is.

@@ -4,21 +4,17 @@
 //! wins between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a
 //! disk that was released and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
 
-mod places;
 mod suits;
-mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::places::Places;
-use self::suits::holds_table;
-use self::turn::{Contender, Hall, SetTurn, TakenBy, is_pool};
+use self::suits::{Hall, SetTurn, TakenBy, holds_table, is_pool};
 use super::ballot::Ballot;
 use super::rejection::{ContentFate, Rejection};
 use super::ripeness::Ripeness;
 use super::rule::NodeMatch;
-use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef};
+use crate::device::{Device, DiskId, NotFree};
 use crate::host::KernelName;
 
 /// A device that a set takes now.
@@ -26,7 +22,7 @@ use crate::host::KernelName;
 pub struct ElectedClaim {
     pub set: SetRef,
     pub device: DiskId,
-    /// Kernel name at the look that this was decided on.
+    /// Kernel name at the scan that this was decided on.
     pub name: KernelName,
     /// The set's layout; `RawDevice` for a partition or a mapped device, which hold no table.
     pub layout: Layout,
@@ -56,7 +52,7 @@ pub struct SetOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectedWipe {
     pub set: SetRef,
-    /// Kernel name at the look that this was decided on.
+    /// Kernel name at the scan that this was decided on.
     pub name: KernelName,
 }
 
@@ -123,6 +119,16 @@ impl SetChoice {
     }
 }
 
+/// A device that a set would have.
+struct Contender<'a> {
+    /// Its place among all of them.
+    index: usize,
+    device: &'a Device,
+    ripeness: Ripeness,
+    /// It would, were it blank: why it is not.
+    content: Option<NotFree>,
+}
+
 /// What a set finds when it looks at all devices.
 #[derive(Default)]
 struct Contention<'a> {
@@ -140,9 +146,9 @@ impl<'a> SetTurn<'_, 'a> {
         // does not.
         contenders.sort_by_key(|one| (one.content.is_some(), one.ripeness != Ripeness::Ripe, one.index));
         let (mut takes, mut wipes) = (BTreeSet::new(), Vec::new());
-        let mut places = Places::of(self, &contenders);
+        let mut quota = SetQuota::of(self, &contenders);
         for contender in contenders {
-            let place = places.next(&contender);
+            let place = self.unless_lacking(quota.next(&contender));
             let Contender { index, device, ripeness: _, content } = contender;
             if !place.as_ref().is_err_and(is_no_place) {
                 // Waited for counts as taken: a younger set must not snatch what makes the minimum.
@@ -175,6 +181,14 @@ impl<'a> SetTurn<'_, 'a> {
             deselected,
         };
         SetChoice { outcome, wipes }
+    }
+
+    /// What the machine lacks for the set's layout keeps each device from it for which there is a place.
+    fn unless_lacking(&self, place: Result<(), Rejection>) -> Result<(), Rejection> {
+        match self.hall.ballot.lacks.get(&self.rule.set) {
+            Some(why) if !place.as_ref().is_err_and(is_no_place) => Err(Rejection::DoesNotFit(why.clone())),
+            Some(_) | None => place,
+        }
     }
 
     /// Which devices the set would have, if there is a place for them.
@@ -212,9 +226,82 @@ impl<'a> SetTurn<'_, 'a> {
     }
 }
 
+/// How many of its contenders a set may still take, and from how many on.
+struct SetQuota {
+    least: u32,
+    /// None that it has counts for the minimum any more.
+    is_first: bool,
+    most: u32,
+    room: u32,
+    is_named: bool,
+    /// What it takes first becomes an array, and takes no more later.
+    is_array: bool,
+    /// Of all contenders, and of those that are ripe; first of the blank ones.
+    matching: [u32; 2],
+    ripe: [u32; 2],
+}
+
+impl SetQuota {
+    fn of(turn: &SetTurn<'_, '_>, contenders: &[Contender<'_>]) -> Self {
+        let rule = turn.rule;
+        let has = turn.hall.ballot.claimed.get(&rule.set).copied().unwrap_or(0);
+        let count = |wanted: &dyn Fn(&&Contender<'_>) -> bool| {
+            u32::try_from(contenders.iter().filter(wanted).count()).unwrap_or(u32::MAX)
+        };
+        let open_places = turn.hall.ballot.open_places.get(&rule.set).copied().unwrap_or(0);
+        let is_array = rule.array.is_some();
+        let is_ripe = |one: &&Contender<'_>| one.ripeness == Ripeness::Ripe;
+        let is_blank = |one: &&Contender<'_>| one.content.is_none();
+        Self {
+            least: rule.min_devices,
+            is_first: has == 0,
+            most: rule.max_devices.unwrap_or(u32::MAX),
+            room: match is_array && has > 0 {
+                true => open_places,
+                false => rule.max_devices.map_or(u32::MAX, |most| most.saturating_sub(has)),
+            },
+            is_named: rule.named.is_some(),
+            is_array,
+            matching: [count(&is_blank), count(&|_| true)],
+            ripe: [count(&|one| is_blank(one) && is_ripe(one)), count(&is_ripe)],
+        }
+    }
+
+    /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on
+    /// it.
+    fn next(&mut self, one: &Contender<'_>) -> Result<(), Rejection> {
+        let among = usize::from(one.content.is_some());
+        let (matching, ripe) = (self.matching[among], self.ripe[among]);
+        let least = self.least;
+        if self.is_first && matching < least {
+            return Err(Rejection::BelowMinimum { matching, least });
+        }
+        if self.room == 0 && self.is_array && !self.is_first {
+            return Err(Rejection::ArrayIsWhole);
+        }
+        if self.room == 0 {
+            let most = self.most;
+            return Err(if self.is_named { Rejection::AllNamed { most } } else { Rejection::Full { most } });
+        }
+        self.room -= 1;
+        if one.ripeness != Ripeness::Ripe {
+            Err(Rejection::TooYoung(one.ripeness))
+        } else if self.is_first && ripe < least {
+            Err(Rejection::WaitsForMinimum { ripe, least })
+        } else if self.is_first && self.is_array && ripe < matching.min(self.most) {
+            Err(Rejection::WaitsForAll { ripe, all: matching.min(self.most) })
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// The set has enough, or there are not enough for it.
 fn is_no_place(why: &Rejection) -> bool {
-    matches!(why, Rejection::BelowMinimum { .. } | Rejection::Full { .. } | Rejection::AllNamed { .. })
+    matches!(
+        why,
+        Rejection::BelowMinimum { .. } | Rejection::Full { .. } | Rejection::AllNamed { .. } | Rejection::ArrayIsWhole
+    )
 }
 
 #[cfg(test)]

@@ -114,8 +114,8 @@ fn first_of(errors: &ParseErrors) -> String {
         return "it is nested too deeply".to_owned();
     }
     let (line, column) = first.pos;
-    let words = first.msg.strip_prefix("Syntax error: ").unwrap_or(&first.msg);
-    format!("line {line}, column {}: {}", column.max(1), shortened(words))
+    let message = first.msg.strip_prefix("Syntax error: ").unwrap_or(&first.msg);
+    format!("line {line}, column {}: {}", column.max(1), shortened(message))
 }
 
 fn shortened(text: &str) -> String {

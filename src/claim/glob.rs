@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_that_cannot_be_read_is_refused_in_words() {
+    fn a_glob_that_cannot_be_read_is_refused_with_a_message() {
         for pattern in ["", "[", "[a", "[]", "[!]", "[z-a]", "a\\", "[a\\", "[a-", "a\\/b"] {
             let error = Glob::parse(pattern).unwrap_err();
             assert!(error.to_string().contains(&format!("{pattern:?}")), "{error}");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::glob::Glob;
 use super::mismatch::Mismatch;
-use crate::host::{DeviceKind, RawDisk};
+use crate::host::RawDisk;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub struct ListFilter {
     pub description: &'static str,
     pub origin: FieldOrigin,
     pub elements: ElementKind,
+    /// Elements for documents and tests.
+    pub example: &'static [&'static str],
     /// The facts of a device that it is compared with.
     pub facts: &'static [&'static str],
     /// Its place among the lists that are asked, by tens: the first that does not match gives the reason.
@@ -82,6 +84,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Case-insensitive parts of the model's name.",
         origin: FieldOrigin::Operators,
         elements: ElementKind::Parts,
+        example: &["MZQL2"],
         facts: &["model"],
         turn: 20,
         says: |raw| raw.model.clone().into_iter().collect(),
@@ -93,6 +96,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Case-insensitive parts of the vendor's name.",
         origin: FieldOrigin::Operators,
         elements: ElementKind::Parts,
+        example: &["samsung"],
         facts: &["vendor"],
         turn: 10,
         says: |raw| raw.vendor.clone().into_iter().collect(),
@@ -104,6 +108,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Globs over device node, links, and a loop device's file.",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Globs(GlobCase::Exact),
+        example: &["/dev/disk/by-path/pci-0000:3b:*"],
         facts: &["path", "links"],
         turn: 80,
         says: paths,
@@ -115,6 +120,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Globs over the serial number, in any case of letters.",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Globs(GlobCase::Any),
+        example: &["S64*"],
         facts: &["serial"],
         turn: 30,
         says: |raw| raw.serial.clone().into_iter().collect(),
@@ -126,6 +132,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Globs over the WWN (0x5000..., naa.5000..., eui....), in any case of letters.",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Globs(GlobCase::Any),
+        example: &["eui.*", "0x5002538*"],
         facts: &["wwn", "wwid"],
         turn: 40,
         says: wwns,
@@ -140,6 +147,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "How it is attached, as lsblk names it: nvme, sata, sas, virtio, usb, iscsi, fc, ...",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Words,
+        example: &["nvme", "sas"],
         facts: &["transport"],
         turn: 50,
         says: |raw| raw.transport.clone().into_iter().collect(),
@@ -154,6 +162,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "Bytes of a logical sector: 512, 4096.",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Numbers { least: 512, most: 1 << 16, check: power_of_two },
+        example: &["512", "4096"],
         facts: &["sectorSize"],
         turn: 60,
         says: |raw| vec![raw.logical_sector.to_string()],
@@ -165,6 +174,7 @@ pub static LIST_FILTERS: &[ListFilter] = &[
         description: "The NUMA nodes that it may be on.",
         origin: FieldOrigin::Ours,
         elements: ElementKind::Numbers { least: 0, most: i32::MAX as i64, check: |_| Ok(()) },
+        example: &["0"],
         facts: &["numaNode"],
         turn: 70,
         says: |raw| raw.numa_node.map(|node| node.to_string()).into_iter().collect(),
@@ -183,10 +193,7 @@ fn named(what: &str, is: Option<&str>, but: &str) -> String {
 }
 
 fn paths(raw: &RawDisk) -> Vec<String> {
-    let file = match &raw.kind {
-        DeviceKind::Loop(Some(backing)) => Some(&backing.file),
-        _ => None,
-    };
+    let file = raw.kind.backing().map(|backing| &backing.file);
     [&raw.path].into_iter().chain(&raw.links).chain(file).map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
@@ -220,7 +227,7 @@ impl ListFilter {
         }
         let wanted: Vec<String> = wanted.iter().map(ListElement::shown).collect();
         let why = (self.why)(values.first().map(String::as_str), &wanted.join(" or "));
-        Err(Mismatch::List { field: self.field, why })
+        Err(Mismatch::Field { field: self.field, why })
     }
 
     fn is(&self, element: &ListElement, value: &str) -> bool {

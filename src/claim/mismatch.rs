@@ -26,15 +26,15 @@ pub enum Mismatch {
     Mechanical {
         rotational: bool,
     },
-    /// No element of this list fits it; the words say why.
-    List {
+    /// This list or value does not select it; the text says why.
+    Field {
         field: &'static str,
         why: String,
     },
     Excluded {
         by: String,
     },
-    /// The words say what tells so.
+    /// What says that it is, if it is known.
     Network {
         by: Option<&'static str>,
     },
@@ -62,7 +62,7 @@ impl fmt::Display for Mismatch {
             Self::TooLarge { size, most } => write!(f, "{} ({size} bytes) is above maxSize {most}", Size(*size)),
             Self::Mechanical { rotational: true } => f.write_str("it is Rotational"),
             Self::Mechanical { rotational: false } => f.write_str("it is NonRotational"),
-            Self::List { field: _, why } => f.write_str(why),
+            Self::Field { field: _, why } => f.write_str(why),
             Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
             Self::Network { by } => {
                 write!(

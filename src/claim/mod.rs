@@ -5,7 +5,7 @@
 mod ballot;
 mod election;
 mod expression;
-mod filter;
+mod filesystem_choice;
 mod glob;
 mod list_filter;
 mod mismatch;
@@ -18,11 +18,13 @@ mod rule;
 #[cfg(any(test, feature = "testing"))]
 pub mod sample;
 mod unfit;
+mod value_filter;
 mod wipe;
 
 pub use ballot::{Ballot, Candidacy};
 pub use election::{ElectedClaim, ElectedWipe, Election, SetOutcome, devices_to_ask, elect};
 pub use expression::{EXPRESSION_MAX_BYTES, Expression};
+pub use filesystem_choice::FilesystemChoice;
 pub use glob::Glob;
 pub use list_filter::{ElementKind, FieldOrigin, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
 pub use named::NamedPaths;
@@ -30,6 +32,10 @@ pub use no_answer::NoAnswer;
 pub use promise::{AskPromises, Promise, promised};
 pub use rejection::{NotZeros, Rejection};
 pub use ripeness::{Ripeness, Watchlist};
-pub use rule::{Blankness, Filter, MinHealth, NodeMatch, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+pub use rule::{
+    Blankness, Filter, MinHealth, NodeMatch, OVERPROVISION, Provisioning, Reclaim, Rule, Toleration,
+    TolerationOperator, VolumeMode,
+};
 pub use unfit::LayoutError;
+pub use value_filter::{FilterSection, VALUE_FILTERS, ValueCheck, ValueFilter, ValueKind};
 pub use wipe::{NotWiped, may_wipe};

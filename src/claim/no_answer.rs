@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::device::PvName;
 use crate::host::timeout::TimeoutError;
 
 /// Why there is no answer.
@@ -17,7 +18,7 @@ pub enum NoAnswer {
     #[error("cannot find out which device {} of the PersistentVolume {volume} is", path.display())]
     Path {
         path: PathBuf,
-        volume: String,
+        volume: PvName,
         #[source]
         source: TimeoutError,
     },

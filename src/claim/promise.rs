@@ -6,14 +6,13 @@
 use std::path::PathBuf;
 
 use super::no_answer::NoAnswer;
-use crate::device::Reason;
-use crate::host::{DevNo, DeviceKind, ProvisionerOffer, RawDisk};
+use crate::device::{PvName, Reason};
+use crate::host::{DevNo, DeviceKind, ForeignLink, RawDisk};
 
 /// A PersistentVolume of somebody else that names a path on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The PersistentVolume's name.
-    pub volume: String,
+    pub volume: PvName,
     /// Who made it, where it says so.
     pub provisioner: Option<String>,
     pub path: PathBuf,
@@ -39,7 +38,7 @@ pub fn promised(promises: &[Promise], raw: &RawDisk, all: &[&RawDisk]) -> Option
 impl Promise {
     fn is_of(&self, raw: &RawDisk) -> bool {
         let Self { volume: _, provisioner: _, path, device } = self;
-        let offered = matches!(&raw.offered, ProvisionerOffer::By(link) if link == path);
+        let offered = matches!(&raw.offered, ForeignLink::By(link) if link == path);
         *device == Some(raw.devno) || *path == raw.path || raw.links.contains(path) || offered
     }
 }
@@ -51,7 +50,7 @@ mod tests {
 
     fn promise(path: &str, device: Option<DevNo>) -> Promise {
         let provisioner = Some("local-volume-provisioner-n".to_owned());
-        Promise { volume: "local-pv-1".to_owned(), provisioner, path: path.into(), device }
+        Promise { volume: "local-pv-1".into(), provisioner, path: path.into(), device }
     }
 
     fn why(promise: Promise, name: &str, all: &[RawDisk]) -> Option<String> {
@@ -66,11 +65,11 @@ mod tests {
         let sda = RawDisk { links: vec![link.into()], ..disk("sda") };
         let devno = Some(sda.devno);
         let all = [sda, disk("sdb")];
-        let words = "the PersistentVolume local-pv-1 of provisioner local-volume-provisioner-n promises it";
+        let message = "the PersistentVolume local-pv-1 of provisioner local-volume-provisioner-n promises it";
         for promise in
             [promise("/dev/sda", None), promise(link, None), promise("/mnt/local-storage/fast/nvme-x", devno)]
         {
-            assert_eq!(why(promise.clone(), "sda", &all).as_deref(), Some(words));
+            assert_eq!(why(promise.clone(), "sda", &all).as_deref(), Some(message));
             assert_eq!(why(promise, "sdb", &all), None);
         }
         assert_eq!(why(promise("/srv/data", None), "sda", &all), None);

@@ -61,6 +61,13 @@ pub enum Rejection {
         ripe: u32,
         least: u32,
     },
+    /// The array is made of all devices that match, so it waits until all of them are ripe.
+    WaitsForAll {
+        ripe: u32,
+        all: u32,
+    },
+    /// The set has an array, which takes no more members.
+    ArrayIsWhole,
 }
 
 /// What a device holds that must hold nothing but zeros.
@@ -86,7 +93,7 @@ pub enum ContentFate {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::NodeNotSelected => f.write_str("the set does not select this node, by its nodeSelector or its nodeExclusions"),
             Self::HeldBack => f.write_str(
                 "nothing new is claimed: the cluster's CRDs are not of this version; status.sets of the DevicePool has \
                  the details",
@@ -99,6 +106,7 @@ impl fmt::Display for Rejection {
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => why.fmt(f),
             Self::Content { why, then } => write!(f, "{why}; {then}"),
+            Self::DoesNotFit(why) if why.is_of_machine() => write!(f, "{why}"),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
             Self::NotZeros(why) => why.fmt(f),
             Self::Health(why) => why.fmt(f),
@@ -136,6 +144,12 @@ impl fmt::Display for Rejection {
             Self::WaitsForMinimum { ripe, least } => {
                 write!(f, "waits for the set's minDeviceCount of {least}: {ripe} seen for long enough")
             }
+            Self::WaitsForAll { ripe, all } => write!(
+                f,
+                "waits for the others: the set's array is made of all {all} devices that match, {ripe} of which were seen \
+                 for long enough"
+            ),
+            Self::ArrayIsWhole => f.write_str("the set has made its array here, which takes no more members"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The two-looks rule: nothing is claimed that appeared a moment ago.
+//! The two-scans rule: nothing is claimed that appeared a moment ago.
 //!
-//! Takes in looks at all devices, events and monotonic time; gives out how ripe a device is. Ripe is one
-//! that was seen unclaimed and unchanged at two looks at least the minimum age apart, with no event of
+//! Takes in scans of all devices, events and monotonic time; gives out how ripe a device is. Ripe is one
+//! that was seen unclaimed and unchanged at two scans at least the minimum age apart, with no event of
 //! it in between. It stands in for what cannot be asked: whether somebody is about to format the disk.
 
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ struct Clock {
     fingerprint: Fingerprint,
     first: Duration,
     last: Duration,
-    looks: u32,
+    scans: u32,
 }
 
 /// How far an unclaimed device is on its way to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ripeness {
     Ripe,
-    /// A look after this much more time can make it ripe.
+    /// A scan after this much more time can make it ripe.
     Waiting(Duration),
     /// Not seen unclaimed, or changed since: its clock has not begun.
     Unseen,
@@ -50,15 +50,15 @@ impl Watchlist {
         Self { min_age, clocks: HashMap::new() }
     }
 
-    /// A look at all devices, at the monotonic time when it began.
-    pub fn look(&mut self, now: Duration, devices: &[Device]) {
+    /// A scan of all devices, at the monotonic time when it began.
+    pub fn observe(&mut self, now: Duration, devices: &[Device]) {
         let mut before = std::mem::take(&mut self.clocks);
         for device in devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
             let fingerprint = Fingerprint::of(device);
             let same = before.remove(&device.raw.name).filter(|clock| clock.fingerprint == fingerprint);
             let clock = match same {
-                Some(clock) => Clock { last: now, looks: clock.looks.saturating_add(1), ..clock },
-                None => Clock { fingerprint, first: now, last: now, looks: 1 },
+                Some(clock) => Clock { last: now, scans: clock.scans.saturating_add(1), ..clock },
+                None => Clock { fingerprint, first: now, last: now, scans: 1 },
             };
             self.clocks.insert(device.raw.name.clone(), clock);
         }
@@ -74,6 +74,14 @@ impl Watchlist {
         self.clocks.clear();
     }
 
+    /// How long until a device is ripe; `None`: it is, or was not seen free.
+    pub fn wait(&self, device: &Device) -> Option<Duration> {
+        match self.ripeness(device) {
+            Ripeness::Waiting(time) => Some(time),
+            Ripeness::Ripe | Ripeness::Unseen => None,
+        }
+    }
+
     pub fn ripeness(&self, device: &Device) -> Ripeness {
         let unclaimed = device.verdict == Verdict::Unclaimed;
         let clock = self.clocks.get(&device.raw.name).filter(|_| unclaimed);
@@ -81,7 +89,7 @@ impl Watchlist {
             return Ripeness::Unseen;
         };
         let age = clock.last.saturating_sub(clock.first);
-        if clock.looks >= 2 && age >= self.min_age {
+        if clock.scans >= 2 && age >= self.min_age {
             Ripeness::Ripe
         } else {
             Ripeness::Waiting(self.min_age.saturating_sub(age))
@@ -125,7 +133,7 @@ mod tests {
         let formatted = Device { verdict: Verdict::Theirs(signature), ..unclaimed("sda") };
         for second in 0..300 {
             let device = if second < 30 { &blank } else { &formatted };
-            list.look(s(second), std::slice::from_ref(device));
+            list.observe(s(second), std::slice::from_ref(device));
             assert_ne!(list.ripeness(device), Ripeness::Ripe, "after {second} s");
             // Nor for one who still believes in the blank disk of before.
             assert_ne!(list.ripeness(&blank), Ripeness::Ripe, "after {second} s");
@@ -137,21 +145,21 @@ mod tests {
         let mut list = Watchlist::new(DEFAULT);
         let disk = unclaimed("sda");
         assert_eq!(list.ripeness(&disk), Ripeness::Unseen);
-        list.look(s(100), std::slice::from_ref(&disk));
+        list.observe(s(100), std::slice::from_ref(&disk));
         assert_eq!(list.ripeness(&disk), Ripeness::Waiting(DEFAULT));
-        list.look(s(159), std::slice::from_ref(&disk));
+        list.observe(s(159), std::slice::from_ref(&disk));
         assert_eq!(list.ripeness(&disk), Ripeness::Waiting(s(1)));
-        list.look(s(161), std::slice::from_ref(&disk));
+        list.observe(s(161), std::slice::from_ref(&disk));
         assert_eq!(list.ripeness(&disk), Ripeness::Ripe);
     }
 
     #[test]
-    fn one_look_is_never_enough_even_without_a_minimum_age() {
+    fn one_scan_is_never_enough_even_without_a_minimum_age() {
         let mut list = Watchlist::new(Duration::ZERO);
         let disk = unclaimed("sda");
-        list.look(s(5), std::slice::from_ref(&disk));
+        list.observe(s(5), std::slice::from_ref(&disk));
         assert_eq!(list.ripeness(&disk), Ripeness::Waiting(Duration::ZERO));
-        list.look(s(5), std::slice::from_ref(&disk));
+        list.observe(s(5), std::slice::from_ref(&disk));
         assert_eq!(list.ripeness(&disk), Ripeness::Ripe);
     }
 
@@ -159,9 +167,9 @@ mod tests {
     fn time_alone_ripens_nothing() {
         let mut list = Watchlist::new(DEFAULT);
         let disk = unclaimed("sda");
-        list.look(s(0), std::slice::from_ref(&disk));
-        list.look(s(30), std::slice::from_ref(&disk));
-        // Nobody looked for an hour; the age is that of the looks.
+        list.observe(s(0), std::slice::from_ref(&disk));
+        list.observe(s(30), std::slice::from_ref(&disk));
+        // There was no scan for an hour; the age is that of the scans.
         assert_eq!(list.ripeness(&disk), Ripeness::Waiting(s(30)));
     }
 
@@ -172,17 +180,17 @@ mod tests {
             |device| device.raw.devno.minor += 1,
             |device| device.raw.diskseq = Some(99),
             |device| device.raw.size += 512,
-            |device| device.probe = Probe::NotLooked,
+            |device| device.probe = Probe::NotRead,
         ];
         for (index, change) in changes.into_iter().enumerate() {
             let mut list = Watchlist::new(DEFAULT);
             let mut disk = unclaimed("sda");
-            list.look(s(0), std::slice::from_ref(&disk));
+            list.observe(s(0), std::slice::from_ref(&disk));
             change(&mut disk);
             assert_eq!(list.ripeness(&disk), Ripeness::Unseen, "change {index}");
-            list.look(s(61), std::slice::from_ref(&disk));
+            list.observe(s(61), std::slice::from_ref(&disk));
             assert_eq!(list.ripeness(&disk), Ripeness::Waiting(DEFAULT), "change {index}");
-            list.look(s(122), std::slice::from_ref(&disk));
+            list.observe(s(122), std::slice::from_ref(&disk));
             assert_eq!(list.ripeness(&disk), Ripeness::Ripe, "change {index}");
         }
     }
@@ -194,16 +202,16 @@ mod tests {
         let ripe = |list: &Watchlist| -> Vec<&str> {
             disks.iter().filter(|d| list.ripeness(d) == Ripeness::Ripe).map(|d| &*d.raw.name).collect()
         };
-        list.look(s(0), &disks);
+        list.observe(s(0), &disks);
         list.changed(&"sda1".into());
         list.changed(&"nvme0n1".into());
-        list.look(s(60), &disks);
+        list.observe(s(60), &disks);
         assert_eq!(ripe(&list), ["sdb", "nvme0n10"]);
-        list.look(s(61), &disks[..1]);
-        list.look(s(121), &disks);
+        list.observe(s(61), &disks[..1]);
+        list.observe(s(121), &disks);
         assert_eq!(ripe(&list), ["sda"]);
         list.all_changed();
-        list.look(s(122), &disks);
+        list.observe(s(122), &disks);
         assert_eq!(ripe(&list), Vec::<&str>::new());
     }
 
@@ -222,9 +230,9 @@ mod tests {
                 let made = host.filesystems().make(FsKind::Ext4, Path::new("/dev/sda"), Uuid::nil());
                 made.expect("nobody has it");
             }
-            let set = discovery.look(&host).expect("looks");
-            list.look(set.at, &set.devices);
-            let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
+            let snapshot = discovery.scan(&host).expect("a scan");
+            list.observe(snapshot.at, &snapshot.devices);
+            let ripe = snapshot.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
             ripened.extend(ripe.map(|device| (second, device.raw.name.clone())));
             fake.advance(s(1));
         }

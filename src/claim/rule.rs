@@ -1,13 +1,17 @@
 //! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
 //! nobody reads an unchecked spec.
 
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
 use super::expression::Expression;
+use super::filesystem_choice::FilesystemChoice;
 use super::glob::Glob;
 use super::list_filter::FilterLists;
 use super::named::NamedPaths;
 use crate::device::{
     DeviceType,
-    label::{ErasePolicy, Layout, SetRef, VolumeUsage},
+    label::{ArrayLevel, ErasePolicy, Layout, SetRef, VolumeUsage},
 };
 use crate::host::{FsKind, Health};
 
@@ -24,9 +28,16 @@ pub struct Rule {
     pub node: NodeMatch,
     /// Held against the node's taints where there are any.
     pub tolerations: Vec<Toleration>,
-    /// The StorageClass that offers the disks.
+    /// The StorageClass that offers the disks. Empty: none does, as they are for whoever uses `host_mount`.
     pub class: String,
+    /// The disks that it takes first become an array, which then has the layout. `None`: each is used by itself.
+    pub array: Option<ArrayLevel>,
     pub layout: Layout,
+    /// The folder of the node below which the filesystems of its disks are mounted for others, too.
+    pub host_mount: Option<PathBuf>,
+    pub provisioning: Provisioning,
+    /// It takes filesystems that an administrator mounted and named, and no disk.
+    pub filesystems: Option<FilesystemChoice>,
     pub filter: Filter,
     pub blankness: Blankness,
     /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
@@ -45,16 +56,45 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether volumes of the set may be used so.
+    /// Whether volumes of the set may be used so. A folder is no device, and has the filesystem of its disk.
     pub fn allows(&self, usage: VolumeUsage) -> bool {
+        if self.class.is_empty() {
+            return false;
+        }
         match (self.volume_mode, usage) {
-            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
-            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
             (Some(VolumeMode::Block), VolumeUsage::Mount(_)) => false,
             (Some(VolumeMode::Filesystem), VolumeUsage::Block) => false,
+            (None | Some(VolumeMode::Block), VolumeUsage::Block) => !self.layout.is_directory(),
+            (None | Some(VolumeMode::Filesystem), VolumeUsage::Mount(kind)) => {
+                !self.layout.is_directory() || kind == self.fs
+            }
         }
     }
+
+    /// Whether a device that the set may take must read as zeros. `may_be_ours`: it may be one of the pool's whose record
+    /// is lost.
+    pub fn wants_zeros(&self, may_be_ours: bool) -> bool {
+        self.blankness == Blankness::Zeros || may_be_ours
+    }
 }
+
+/// What volumes that are folders may be promised of each disk of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Provisioning {
+    /// Bytes that are kept free of volumes.
+    pub reserved: u64,
+    /// How much all volumes together may be promised, in percent of the rest; 100: no more than there is.
+    pub percent: u32,
+}
+
+impl Default for Provisioning {
+    fn default() -> Self {
+        Self { reserved: 0, percent: *OVERPROVISION.start() }
+    }
+}
+
+/// The percentages that a set may ask for.
+pub const OVERPROVISION: RangeInclusive<u32> = 100..=10_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeMatch {
@@ -175,11 +215,14 @@ pub enum Unwell {
 }
 
 impl MinHealth {
+    /// As they are written in a set.
+    pub const WORDS: [(&'static str, Self); 2] = [("NotFailing", Self::NotFailing), ("Passed", Self::Passed)];
+
     /// Whether what a device says is enough.
     pub fn check(self, health: &Health) -> Result<(), Unwell> {
         match (self, health) {
             (_, Health::Passed) | (Self::NotFailing, Health::Unknown(_)) => Ok(()),
-            (_, Health::Failing(words)) => Err(Unwell::Failing(words.clone())),
+            (_, Health::Failing(message)) => Err(Unwell::Failing(message.clone())),
             (Self::Passed, Health::Unknown(why)) => Err(Unwell::Silent(why.clone())),
         }
     }

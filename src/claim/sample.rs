@@ -2,7 +2,7 @@
 
 use super::glob::Glob;
 use super::list_filter::{ElementKind, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
-use super::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
+use super::rule::{Blankness, Filter, NodeMatch, Provisioning, Reclaim, Rule};
 use crate::device::{DeviceType, label::Layout, sample::set};
 use crate::host::FsKind;
 
@@ -15,7 +15,11 @@ pub fn rule(name: &str) -> Rule {
         node: NodeMatch::Selected,
         tolerations: Vec::new(),
         class: "fast".into(),
+        array: None,
         layout: Layout::Whole {},
+        host_mount: None,
+        provisioning: Provisioning::default(),
+        filesystems: None,
         filter: filter(),
         blankness: Blankness::Signatures,
         named: None,

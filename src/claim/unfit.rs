@@ -15,4 +15,23 @@ pub enum LayoutError {
     Neither,
     #[error("a partition of {each} bytes is too small: the least is {least}")]
     TooSmall { each: u64, least: u64 },
+    #[error(
+        "nothing would keep a folder within the size of its volume: {why}; with `quota: none` sizes are only counted"
+    )]
+    NoQuota { why: String },
+    #[error("its disks cannot become an array: {why}")]
+    NoArrays { why: String },
+    #[error("its filesystem could not be mounted for the node below the set's hostMountPath: {why}")]
+    NoHostMount { why: String },
+}
+
+impl LayoutError {
+    /// Whether no disk of the machine could have the layout.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::NoQuota { .. } | Self::NoArrays { .. } | Self::NoHostMount { .. } => true,
+            Self::NoRoom { .. } | Self::DoesNotHold { .. } | Self::TooMany { .. } => false,
+            Self::Neither | Self::TooSmall { .. } => false,
+        }
+    }
 }

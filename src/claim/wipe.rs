@@ -39,8 +39,8 @@ pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), NotWiped> {
     }
     let whole = matches!(device.raw.kind, DeviceKind::Disk | DeviceKind::Loop(Some(_)));
     let plain = device.raw.partitions.is_empty() && device.raw.holders.is_empty();
-    let looked = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
-    match (whole, plain, looked) {
+    let is_read = matches!(&device.probe, Probe::Read(ProbeResult { busy: false, .. }));
+    match (whole, plain, is_read) {
         (false, ..) => return Err(NotWiped::Bare),
         (_, false, _) => return Err(NotWiped::InUse),
         (.., false) => return Err(NotWiped::NotTheirs),
@@ -66,6 +66,7 @@ fn by_reason(reason: &Reason) -> Result<(), NotWiped> {
         | Reason::Busy
         | Reason::Component { .. }
         | Reason::OnPoolVolume { .. }
+        | Reason::OfSet { .. }
         | Reason::OnGivenUp { .. }
         | Reason::LoopOverDevice { .. } => Err(NotWiped::InUse),
         Reason::NoMedium
@@ -203,7 +204,7 @@ mod tests {
         for raw in [partitioned, held] {
             assert_eq!(may_wipe(&device(raw, Verdict::Theirs(ext4())), &[]), Err(NotWiped::InUse));
         }
-        for probe in [Probe::NotLooked, Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() })] {
+        for probe in [Probe::NotRead, Probe::Read(ProbeResult { busy: true, ..ProbeResult::default() })] {
             assert_eq!(may_wipe(&Device { probe, ..theirs(ext4()) }, &[]), Err(NotWiped::NotTheirs));
         }
     }

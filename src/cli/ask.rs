@@ -9,22 +9,23 @@ use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
 use crate::agent::{Reconciler, Run, Verb, inventory};
-use crate::csi::{
+use crate::device::{NodeName, Owner};
+use crate::host::{DryHost, Host, Lit, StateDir, StateStore as _, chain};
+use crate::operator::agent::CLUSTER_FILE;
+use crate::pool::{JOURNAL, Pool};
+use crate::role::{AGENT_SOCKET, machine, observer, sets};
+use crate::rpc::{
     client,
     proto::agent::{
         DiskRequest, InventoryRequest, LocateRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
         agent_client::AgentClient,
     },
 };
-use crate::device::{NodeName, Owner};
-use crate::host::{DryHost, Host, Lit, StateDir, StateStore as _, chain};
-use crate::operator::node::CLUSTER_FILE;
-use crate::pool::{JOURNAL, Pool};
-use crate::role::{AGENT_SOCKET, machine, observer, sets};
-use crate::show::devices::{Format, render};
+use crate::show::devices::{Format, styled};
+use crate::show::{Heads, TableStyle};
 use crate::volume::VolumeId;
 
-const LOOKING: &str = "reading the disks of this machine";
+const SCANNING: &str = "reading the disks of this machine";
 
 /// Where the agent of this machine is, and what it is called.
 pub struct Local {
@@ -32,27 +33,31 @@ pub struct Local {
     pub node: NodeName,
 }
 
-pub fn devices(local: &Local, output: Format) -> Result<String> {
-    let request = InventoryRequest { output: output.name().to_owned() };
+pub fn devices(local: &Local, output: Format, style: TableStyle) -> Result<String> {
+    let request = inventory_request(output, style);
     if let Some(text) = ask(local, async |mut agent| Ok(agent.inventory(request).await?.into_inner().text))? {
         return Ok(text);
     }
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
     let (mut agent, pool) = agent_of(local)?;
-    let set = agent.look().context(LOOKING)?;
-    let pass = crate::agent::PassReport::of_look(set);
-    Ok(render(&inventory(&pool, &pass), output)?)
+    let snapshot = agent.scan().context(SCANNING)?;
+    let pass = crate::agent::PassReport::of_scan(snapshot);
+    Ok(styled(&inventory(&pool, &pass), output, style)?)
 }
 
-pub fn volumes(local: &Local, output: Format) -> Result<String> {
-    let request = InventoryRequest { output: output.name().to_owned() };
+fn inventory_request(output: Format, style: TableStyle) -> InventoryRequest {
+    InventoryRequest { output: output.name().to_owned(), no_headers: style.heads == Heads::Hidden }
+}
+
+pub fn volumes(local: &Local, output: Format, style: TableStyle) -> Result<String> {
+    let request = inventory_request(output, style);
     let asked = ask(local, async |mut agent| Ok(agent.volumes(request).await?.into_inner().text))?;
     asked.ok_or_else(|| nobody(local))
 }
 
 /// What is wrong with the disks and volumes of this node, and with local PersistentVolumes of other provisioners.
-pub fn health(local: &Local, output: Format) -> Result<String> {
-    let request = InventoryRequest { output: output.name().to_owned() };
+pub fn health(local: &Local, output: Format, style: TableStyle) -> Result<String> {
+    let request = inventory_request(output, style);
     let asked = ask(local, async |mut agent| Ok(agent.health(request).await?.into_inner().text))?;
     asked.ok_or_else(|| nobody(local))
 }
@@ -202,7 +207,7 @@ fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     };
     let owner = Owner { cluster, node: local.node.clone() };
     let (mut agent, _) = observer::agent(observer::machine_after(state, &lock), owner)?;
-    agent.pass().context(LOOKING)?;
+    agent.pass().context(SCANNING)?;
     Ok(agent.verb(verb)?)
 }
 
@@ -215,7 +220,7 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let unknown = unknown(local, &state)?;
     let dry = Arc::new(DryHost::new(observer::machine(state)));
     let (mut agent, _) = agent_on(local, Arc::clone(&dry) as Arc<dyn Host>)?;
-    agent.pass().context(LOOKING)?;
+    agent.pass().context(SCANNING)?;
     let first = dry.written().into_iter().map(|disk| {
         format!("would first complete on {} what the agent had not completed when it stopped", disk.display())
     });
@@ -226,23 +231,23 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
 
 /// What only a running agent or an existing state directory could say.
 fn unknown(local: &Local, state: &StateDir) -> Result<String> {
-    let mut words =
+    let mut message =
         format!("no agent uses the state directory {}: this was read from the disks alone", local.state_dir.display());
     let is_read = match state.load(JOURNAL) {
         Err(error) if error.is_no_text() => false,
         loaded => loaded?.is_some(),
     };
     if !is_read {
-        words += "; without the journal it is not known which disks were released, and which bare devices belong to \
+        message += "; without the journal it is not known which disks were released, and which bare devices belong to \
                   the pool";
     }
     if observer::known_cluster(state)?.is_none() {
-        words += &match machine::known_identity(state)? {
+        message += &match machine::known_identity(state)? {
             Some(identity) => format!("; the cluster is assumed to be `{identity}`"),
             None => "; it is not known which cluster its disks belong to".to_owned(),
         };
     }
-    Ok(words)
+    Ok(message)
 }
 
 /// The error if only a running agent could answer.

@@ -9,9 +9,10 @@ use clap::{ArgAction, Args};
 use jiff::SignedDuration;
 
 use super::state::StateArgs;
-use crate::operator::controller::{DaemonTemplate, DeletedNodePolicy, ReactionMode, ReactionSettings};
-use crate::role::sidecar::Sidecar;
-use crate::role::{LogFormat, controller, discovery, node, standalone};
+use crate::operator::controller::{
+    DaemonTemplate, DeletedNodePolicy, DiskSetupSettings, ReactionMode, ReactionSettings,
+};
+use crate::role::{LogFormat, Sidecar, controller, discovery, node, standalone};
 
 #[derive(Debug, Args)]
 pub struct StandaloneArgs {
@@ -53,7 +54,8 @@ pub struct NodeArgs {
     /// Directory that the rules of `localpool udev-rules` are written to at the start, such as /etc/udev/rules.d
     #[arg(long, value_name = "DIR")]
     udev_rules_dir: Option<PathBuf>,
-    /// Directory of LVM's configuration, such as /etc/lvm, that the filter of `localpool lvm-filter` is written to at the start
+    /// Directory of LVM's configuration, such as /etc/lvm, that the filter of `localpool lvm-filter` is
+    /// written to at the start
     #[arg(long, value_name = "DIR")]
     lvm_dir: Option<PathBuf>,
     /// Log lines as text or json
@@ -78,6 +80,10 @@ pub struct ControllerArgs {
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "0.0.0.0:9809", env = "LOCALPOOL_HTTP", hide_env_values = true)]
     http: SocketAddr,
+    /// Address of the status page, a read-only page for a browser: a loopback address, as it asks nobody who they are. Reach it
+    /// with `kubectl port-forward`. Without it the page is not served
+    #[arg(long, value_parser = parse_loopback)]
+    status_page: Option<SocketAddr>,
     /// Name of the lease whose holder writes StorageClasses, statuses and events
     #[arg(long, default_value = "localpool-controller")]
     lease: String,
@@ -97,6 +103,11 @@ pub struct ControllerArgs {
     /// claimRef names a claim that does not exist
     #[arg(long, default_value_t = false, action = ArgAction::Set)]
     reserve_marked: bool,
+    /// Remove the taint localpool.dev/agent-not-ready of a node when its agent is ready
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    remove_startup_taint: bool,
+    #[command(flatten)]
+    disk_setups: DiskSetupArgs,
     #[command(flatten)]
     reaction: ReactionArgs,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
@@ -107,10 +118,38 @@ pub struct ControllerArgs {
     log_format: LogFormat,
 }
 
+/// What the controller does about NodeDiskSetups.
+#[derive(Debug, Args)]
+struct DiskSetupArgs {
+    /// Do what NodeDiskSetups ask for: set up disks by LocalVolumeSets of the controller's namespace, and write the speed of
+    /// disks into ConfigMaps of the namespaces of claims
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    node_disk_setup: bool,
+    /// Make the NodeDiskSetup local-raid-disks with its defaults, if there is none
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    local_raid_disks: bool,
+    /// The namespaces in whose pods the command of a NodeDiskSetup may be run (its runIn: Pod), separated by commas; in
+    /// others, the agents of the nodes measure
+    #[arg(long, value_delimiter = ',')]
+    exec_namespaces: Vec<String>,
+}
+
+impl DiskSetupArgs {
+    fn settings(&self) -> DiskSetupSettings {
+        let Self { node_disk_setup, local_raid_disks, exec_namespaces: _ } = self;
+        match (node_disk_setup, local_raid_disks) {
+            (false, _) => DiskSetupSettings::Ignored,
+            (true, false) => DiskSetupSettings::Kept,
+            (true, true) => DiskSetupSettings::KeptWithDefault,
+        }
+    }
+}
+
 /// What the controller does about pods whose local volume is lost.
 #[derive(Debug, Args)]
 struct ReactionArgs {
-    /// Whether the claim of a lost volume is deleted and its pod evicted: Off, DryRun (only say what would be done) or On
+    /// Whether the claim of a lost volume is deleted and its pod evicted: Off, DryRun (only say what
+    /// would be done) or On
     #[arg(long, default_value = "Off", value_parser = parse_mode)]
     reaction_mode: ReactionMode,
     /// How long a volume must be unusable before that, at least 1m
@@ -215,12 +254,15 @@ impl ControllerArgs {
             socket,
             resizer_socket,
             http,
+            status_page,
             lease,
             sidecar_service_account,
             sidecar_token_dir,
             agent_pods,
             deleted_node_volumes,
             reserve_marked,
+            remove_startup_taint,
+            disk_setups,
             reaction,
             discovery_daemonset,
             log_format,
@@ -232,10 +274,14 @@ impl ControllerArgs {
             socket,
             resizer_socket,
             http,
+            status_page,
             lease,
             agent_pods,
             deleted_node_volumes,
             reserve_marked,
+            remove_startup_taint,
+            disk_setups: disk_setups.settings(),
+            exec_namespaces: disk_setups.exec_namespaces,
             reaction: reaction.settings(),
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
             discovery: discovery_daemonset,
@@ -271,6 +317,18 @@ fn parse_percent(text: &str) -> Result<u8, String> {
     number
         .filter(|number| (1..=100).contains(number))
         .ok_or_else(|| format!("{text:?} is not a percentage, such as 10%"))
+}
+
+/// The page names the claims of all namespaces, and whoever reaches it may read it.
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| format!("{text:?} is no address with a port, such as 127.0.0.1:9812"))?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => {
+            Err(format!("{text} can be reached from other pods, and the page asks nobody who they are: use 127.0.0.1"))
+        }
+    }
 }
 
 fn parse_log_format(text: &str) -> Result<LogFormat, String> {
@@ -309,6 +367,14 @@ mod tests {
         assert_eq!((parse_percent("1%"), parse_percent("100%")), (Ok(1), Ok(100)));
         for bad in ["0%", "101%", "10", "-1%", "1.5%", "%"] {
             assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_status_page_is_only_served_where_no_other_pod_gets_to() {
+        assert!(parse_loopback("127.0.0.1:9812").is_ok() && parse_loopback("[::1]:9812").is_ok());
+        for bad in ["0.0.0.0:9812", "[::]:9812", "10.1.2.3:80", "127.0.0.1", "localhost:9812", ""] {
+            assert!(parse_loopback(bad).is_err(), "{bad}");
         }
     }
 

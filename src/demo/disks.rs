@@ -80,10 +80,10 @@ impl LoopDisk {
 
     /// Number and place of a partition in the primary table.
     pub fn partition(&self, guid: Uuid) -> Result<Option<(u32, Extent)>, DemoError> {
-        let disk = RealDisk::open(&self.raw, Access::Look).map_err(DemoError::host("look at a disk"))?;
+        let disk = RealDisk::open(&self.raw, Access::ReadOnly).map_err(DemoError::host("look at a disk"))?;
         let table = read_copies(&disk).primary.map_err(|error| {
-            let words = format!("its partition table cannot be read: {}", crate::host::chain(&error));
-            DemoError::wrong(&self.path().display().to_string(), words)
+            let message = format!("its partition table cannot be read: {}", crate::host::chain(&error));
+            DemoError::wrong(&self.path().display().to_string(), message)
         })?;
         Ok(table.find(guid).map(|(number, entry)| (number, entry.extent)))
     }

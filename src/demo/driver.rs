@@ -16,17 +16,17 @@ use tonic::{Response, Status};
 
 use super::error::DemoError;
 use super::lab::Lab;
-use crate::csi::client::connect;
-use crate::csi::proto::ProbeRequest;
-use crate::csi::proto::controller_client::ControllerClient;
-use crate::csi::proto::identity_client::IdentityClient;
-use crate::csi::proto::node_client::NodeClient;
+use crate::rpc::client::connect;
+use crate::rpc::proto::ProbeRequest;
+use crate::rpc::proto::controller_client::ControllerClient;
+use crate::rpc::proto::identity_client::IdentityClient;
+use crate::rpc::proto::node_client::NodeClient;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const STOPS_WITHIN: Duration = Duration::from_secs(15);
 /// How long one call may take; mkfs is the longest.
 const CALL_MAY_TAKE: Duration = Duration::from_secs(60);
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The running process. Dropping it kills it.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Driver {
             if Instant::now() >= until {
                 return Err(DemoError::Driver(format!("was not ready within {} s", READY_WITHIN.as_secs())));
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -109,7 +109,7 @@ impl Driver {
                         STOPS_WITHIN.as_secs()
                     )));
                 }
-                None => tokio::time::sleep(GLANCE).await,
+                None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -147,8 +147,8 @@ pub async fn call<T>(
     match tokio::time::timeout(CALL_MAY_TAKE, answer).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         Ok(Err(status)) => {
-            let (object, words) = (object.to_owned(), status.message().to_owned());
-            Err(DemoError::Refused { call, object, code: status.code(), words })
+            let (object, message) = (object.to_owned(), status.message().to_owned());
+            Err(DemoError::Refused { call, object, code: status.code(), message })
         }
         Err(_) => {
             Err(DemoError::wrong(object, format!("{call} was not answered within {} s", CALL_MAY_TAKE.as_secs())))

@@ -28,8 +28,8 @@ pub enum DemoError {
     #[error("the driver {0}")]
     Driver(String),
     /// The words of the driver's status.
-    #[error("{call} of {object} failed: {code}: {words}")]
-    Refused { call: &'static str, object: String, code: tonic::Code, words: String },
+    #[error("{call} of {object} failed: {code}: {message}")]
+    Refused { call: &'static str, object: String, code: tonic::Code, message: String },
     /// The driver reported success, but that is wrong.
     #[error("{object}: {what}")]
     Wrong { object: String, what: String },

@@ -38,8 +38,8 @@ impl Lab {
         let base = std::env::temp_dir();
         let base = fs::canonicalize(&base).map_err(DemoError::io("find the directory", base.display()))?;
         if base.to_str().is_none_or(|text| text.contains(PATTERN_CHARACTERS)) {
-            let words = format!("{} has characters that the demo cannot use: set TMPDIR to another", base.display());
-            return Err(DemoError::Place(words));
+            let message = format!("{} has characters that the demo cannot use: set TMPDIR to another", base.display());
+            return Err(DemoError::Place(message));
         }
         let free = RealMounts.usage(&base).map_err(DemoError::host("see how much room there is"))?.available;
         if free < ROOM {

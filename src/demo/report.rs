@@ -66,11 +66,11 @@ fn table(rows: &[StepRow], all: Duration) -> String {
     let total = ("all", "every step succeeded".to_owned(), millis(all));
     let lines: Vec<(&str, String, String)> = lines.chain([total]).collect();
     let step_width = lines.iter().map(|(step, ..)| step.len()).max().unwrap_or(0);
-    let words_width = lines.iter().map(|(_, words, _)| words.chars().count()).max().unwrap_or(0);
-    let mut text = format!("{:<step_width$}  {:<words_width$}  {:>12}\n", "STEP", "WHAT HAPPENED", "MILLISECONDS");
-    for (step, words, took) in lines {
+    let message_width = lines.iter().map(|(_, message, _)| message.chars().count()).max().unwrap_or(0);
+    let mut text = format!("{:<step_width$}  {:<message_width$}  {:>12}\n", "STEP", "WHAT HAPPENED", "MILLISECONDS");
+    for (step, message, took) in lines {
         let took = took.trim_end_matches(" ms");
-        let line = format!("{step:<step_width$}  {words:<words_width$}  {took:>12}");
+        let line = format!("{step:<step_width$}  {message:<message_width$}  {took:>12}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
@@ -80,12 +80,12 @@ fn table(rows: &[StepRow], all: Duration) -> String {
 fn lines(row: &StepRow) -> impl Iterator<Item = (&str, String, String)> {
     let alone = row.gists.len() == 1;
     row.gists.iter().enumerate().map(move |(index, (gist, volumes))| {
-        let words = match (alone, volumes.as_slice()) {
+        let message = match (alone, volumes.as_slice()) {
             (_, []) => gist.clone(),
             (true, [_, _, ..]) => format!("all {}: {gist}", volumes.len()),
             _ => format!("{}: {gist}", volumes.join(", ")),
         };
-        if index == 0 { (row.step, words, millis(row.took)) } else { ("", words, String::new()) }
+        if index == 0 { (row.step, message, millis(row.took)) } else { ("", message, String::new()) }
     })
 }
 
@@ -104,7 +104,7 @@ mod tests {
         report.done("stage", Some("b"), "", "mounted", ms(4));
         report.done("stop", None, "", "in good order", ms(5));
         let lines: Vec<_> = report.rows.iter().flat_map(lines).collect();
-        let line = |step, words: &str, took: &str| (step, words.to_owned(), took.to_owned());
+        let line = |step, message: &str, took: &str| (step, message.to_owned(), took.to_owned());
         assert_eq!(
             lines,
             [

@@ -8,15 +8,15 @@ use super::error::DemoError;
 use super::lab::Lab;
 use super::report::Report;
 use super::volumes::{DemoVolume, Growth, StepDone, VolumeKind};
-use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 use crate::device::Size;
 use crate::host::{FsKind, TimedCommand};
+use crate::rpc::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 
 const MIB: u64 = 1 << 20;
 const DEVICES_MAY_TAKE: Duration = Duration::from_secs(30);
 const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
 const ERASES_WITHIN: Duration = Duration::from_secs(60);
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A disk for each layout: name, size, and the partitioning of its set.
 const DISKS: [(&str, u64, &str); 3] = [
@@ -227,7 +227,7 @@ async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> R
             bytes if Instant::now() >= until => {
                 return Err(DemoError::wrong(class, format!("{bytes} bytes to give out, and {wanted} should be")));
             }
-            _ => tokio::time::sleep(GLANCE).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -241,7 +241,7 @@ async fn claimed(clients: &mut Clients) -> Result<Vec<u64>, DemoError> {
         loop {
             match available(clients, &class).await? {
                 0 if Instant::now() >= until => return Err(DemoError::wrong(&class, "its disk was not claimed")),
-                0 => tokio::time::sleep(GLANCE).await,
+                0 => tokio::time::sleep(POLL_INTERVAL).await,
                 bytes => break capacity.push(bytes),
             }
         }
@@ -270,8 +270,8 @@ async fn kill_and_restart(
             return Err(DemoError::wrong(volume.label(), format!("abnormal after the restart: {}", condition.message)));
         }
     }
-    let words = format!("pid {old} killed, pid {} ready, {} volumes known and healthy", driver.pid(), volumes.len());
-    report.done("kill -9, restart", None, &words, "all volumes known and healthy again", took);
+    let message = format!("pid {old} killed, pid {} ready, {} volumes known and healthy", driver.pid(), volumes.len());
+    report.done("kill -9, restart", None, &message, "all volumes known and healthy again", took);
     Ok((driver, clients))
 }
 
@@ -294,12 +294,12 @@ async fn erased(
         let begun = Instant::now();
         let content = lab.disks()[volume.kind.disk].content(volume.extent)?;
         if content.not_zero > 0 {
-            let words = format!("{} of its bytes are not zero after it was erased", content.not_zero);
-            return Err(DemoError::wrong(volume.label(), words));
+            let message = format!("{} of its bytes are not zero after it was erased", content.not_zero);
+            return Err(DemoError::wrong(volume.label(), message));
         }
-        let words =
+        let message =
             format!("{} read as zeros, {} of it holes in the image", Size(volume.extent.len()), Size(content.holes));
-        report.done("read erased range", Some(volume.label()), &words, "zeros, and capacity again", begun.elapsed());
+        report.done("read erased range", Some(volume.label()), &message, "zeros, and capacity again", begun.elapsed());
     }
     Ok(())
 }

@@ -186,7 +186,7 @@ fn disk(raw: &RawDisk) -> Attachment {
         None if raw.name.starts_with("pmem") => PLAIN,
         Some(_) => PLAIN,
         // First a controller that does not name its transport, as RAID cards; then a disk that is attached to nothing.
-        None if raw.place.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pci")) => PLAIN,
+        None if raw.sysfs_path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pci")) => PLAIN,
         None => unknown("it is not known how it is attached"),
     }
 }
@@ -197,7 +197,7 @@ fn begins(text: Option<&str>, start: &str) -> bool {
 
 /// A disk of Hyper-V is known by the bus that it is attached to, as all of them have the same name.
 fn hyper_v(raw: &RawDisk) -> Attachment {
-    let parts: Vec<_> = raw.place.iter().map(|part| part.to_string_lossy()).collect();
+    let parts: Vec<_> = raw.sysfs_path.iter().map(|part| part.to_string_lossy()).collect();
     // host:channel:target:lun
     let lun = parts.iter().rev().find(|part| part.matches(':').count() == 3).and_then(|part| part.rsplit(':').next());
     let on = |bus: &str| parts.iter().any(|part| part.starts_with(bus) && part.matches('-').count() == 4);

@@ -1,4 +1,4 @@
-//! Of which type a device is, in lsblk's words and in those that a set can ask for.
+//! The type of a device, in lsblk's words and in those that a set can ask for.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub fn device_type(raw: &RawDisk) -> Option<DeviceType> {
     }
 }
 
-/// What lsblk calls the type of a device, as near as the facts go.
+/// The type of a device by its name in lsblk, as near as the facts go.
 pub fn type_name(raw: &RawDisk) -> &'static str {
     match &raw.kind {
         DeviceKind::Disk | DeviceKind::Ram | DeviceKind::Zram | DeviceKind::Floppy | DeviceKind::Network => "disk",

@@ -1,9 +1,9 @@
-//! The looks at a machine's disks: the one file here that asks a `Host`.
+//! The scans of a machine's disks: the one file here that asks a `Host`.
 //!
 //! Takes in a host, gives out every device with its verdict. Content is read
 //! only where it can still decide, and what denies a device is believed for a while; what would free a
-//! device for a claim is read again at each look, and once more by [`Discovery::confirm`] before a claim. A device that
-//! hangs when it is opened or read is *Unknown*, and the look goes on without it.
+//! device for a claim is read again at each scan, and once more by [`Discovery::reread`] before a claim. A device that
+//! hangs when it is opened or read is *Unknown*, and the scan goes on without it.
 
 mod error;
 mod snapshot;
@@ -21,12 +21,13 @@ use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
 use super::record::judged_record;
 use super::remembered::{Memo, Remembered};
+use super::withheld::Withholding;
 use crate::host::{
-    Access, BlockDevice, DeviceKind, Host, Incarnation, KernelName, Probe, ProbeResult, RawDisk, chain,
+    Access, BlockDevice, Host, Incarnation, KernelName, Probe, ProbeResult, RawDisk, chain,
     timeout::{self, Timeouts},
 };
 
-/// What the looks at one machine remember of each other.
+/// The scans of one machine, and what they remember of each other.
 #[derive(Debug)]
 pub struct Discovery {
     owner: Owner,
@@ -37,27 +38,28 @@ pub struct Discovery {
     /// Those that were, and may have a tenant's bytes on them.
     given_up: BTreeSet<DiskId>,
     identities: Identities,
+    withholding: Withholding,
     /// The hardware that each disk of the pool was last on.
     last_on: BTreeMap<DiskId, HardwareId>,
-    /// How long a look believes what an earlier one read.
+    /// How long a scan believes what an earlier one read.
     keep: Duration,
     cache: Remembered<ReadContent>,
-    timeouts: Timeouts<Whom>,
-    /// Whether the last look at everything met a device that could not be read.
+    timeouts: Timeouts<DeviceKey>,
+    /// Whether the last scan of everything met a device that could not be read.
     has_failed: bool,
 }
 
 /// A device that is asked: another one under the same name is another.
-type Whom = (KernelName, Incarnation);
+type DeviceKey = (KernelName, Incarnation);
 
-/// What was read of a device.
+/// The content that was read from a device.
 #[derive(Clone, Debug)]
 struct ReadContent {
     record: Option<Evidence>,
     probe: Probe,
 }
 
-/// Which devices a look reads again.
+/// Which devices a scan reads again.
 #[derive(Clone, Copy)]
 enum Scope<'s> {
     All,
@@ -68,13 +70,13 @@ enum Scope<'s> {
     },
 }
 
-/// The input of one look.
-struct LookInput<'l, 'r> {
+/// The input of one scan.
+struct ScanInput<'l, 'r> {
     host: &'l Arc<dyn Host>,
     scope: Scope<'l>,
     machine: &'l Machine<'r>,
     raws: &'r [RawDisk],
-    /// What is remembered of devices, and believed.
+    /// The content that is remembered, and believed.
     known: &'l HashMap<&'r KernelName, Memo<ReadContent>>,
 }
 
@@ -86,6 +88,7 @@ impl Discovery {
             bare: BTreeSet::new(),
             given_up: BTreeSet::new(),
             identities: Identities::new(),
+            withholding: Withholding::default(),
             last_on: BTreeMap::new(),
             keep,
             cache: Remembered::default(),
@@ -118,12 +121,17 @@ impl Discovery {
         (self.identities, self.last_on) = (identities, last_on);
     }
 
-    /// Whether a device still owes an answer to the last look: no event tells when it gives one.
-    pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
-        self.timeouts.is_waiting_for(&whom(raw))
+    /// Which devices a scan of all of them withholds, from here on.
+    pub fn withhold(&mut self, withholding: Withholding) {
+        self.withholding = withholding;
     }
 
-    /// Whether a device could not be read at the last look at all of them: no event tells when that is over.
+    /// Whether a device still owes an answer to the last scan: no event announces when it gives one.
+    pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
+        self.timeouts.is_waiting_for(&device_key(raw))
+    }
+
+    /// Whether a device could not be read at the last scan of all of them: no event announces when that is over.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -143,30 +151,39 @@ impl Discovery {
         self.cache.all_changed();
     }
 
-    pub fn look(&mut self, host: &Arc<dyn Host>) -> Result<Snapshot, DiscoveryError> {
-        self.look_within(host, Scope::All)
+    pub fn scan(&mut self, host: &Arc<dyn Host>) -> Result<Snapshot, DiscoveryError> {
+        let mut snapshot = self.scan_within(host, Scope::All)?;
+        for device in &mut snapshot.devices {
+            let Some(why) = self.withholding.of(device) else { continue };
+            device.verdict = Verdict::Unknown(why.to_string());
+            device.label = None;
+            // It is read again once it is withheld no more.
+            self.cache.changed(&device.raw.name);
+        }
+        Ok(snapshot)
     }
 
-    /// The last look before a claim: the device as it is now, read again, if it still is the one that was
+    /// The last scan before a claim: the device as it is now, read again, if it still is the one that was
     /// decided on, and free.
-    pub fn confirm(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
-        let now = self.look_again(host, was)?;
+    pub fn reread(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
+        let now = self.rescan(host, was)?;
         match now.free() {
             Ok(()) => Ok(now),
             Err(why) => Err(DiscoveryError::NotFree { name: now.raw.name, why }),
         }
     }
 
-    /// The last look before a disk is wiped: read again, it must be in all as it was when that was decided.
-    pub fn confirm_unchanged(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
-        let now = self.look_again(host, was)?;
+    /// The last scan before a disk is wiped, or an array is claimed for the set of its disks: read again, it must be in all
+    /// as it was when that was decided.
+    pub fn reread_unchanged(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
+        let now = self.rescan(host, was)?;
         let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.believed.clone());
         if state(&now) == state(was) {
             return Ok(now);
         }
         match now.free() {
             Err(why) if why.retryable() => {
-                // That may pass, so the next look reads it again.
+                // That may pass, so the next scan reads it again.
                 self.cache.changed(&now.raw.name);
                 Err(DiscoveryError::NotSeen { name: now.raw.name, why })
             }
@@ -175,14 +192,11 @@ impl Discovery {
     }
 
     /// The same device, read again, whatever is on it by now.
-    fn look_again(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
+    fn rescan(&mut self, host: &Arc<dyn Host>, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
-        let disk = match &was.raw.kind {
-            DeviceKind::Partition(partition) => Some(&partition.disk),
-            _ => None,
-        };
-        let set = self.look_within(host, Scope::One { name: &name, disk })?;
-        let Some(now) = set.devices.into_iter().find(|device| device.raw.name == name) else {
+        let disk = was.raw.kind.partition().map(|partition| &partition.disk);
+        let snapshot = self.scan_within(host, Scope::One { name: &name, disk })?;
+        let Some(now) = snapshot.devices.into_iter().find(|device| device.raw.name == name) else {
             return Err(DiscoveryError::Gone { name });
         };
         let same = |device: &Device| (device.id.clone(), device.raw.incarnation(), device.raw.size);
@@ -192,20 +206,20 @@ impl Discovery {
         Ok(now)
     }
 
-    fn look_within(&mut self, host: &Arc<dyn Host>, scope: Scope<'_>) -> Result<Snapshot, DiscoveryError> {
+    fn scan_within(&mut self, host: &Arc<dyn Host>, scope: Scope<'_>) -> Result<Snapshot, DiscoveryError> {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
-        let here: HashSet<Whom> = raws.iter().map(whom).collect();
-        self.timeouts.forget(|whom| here.contains(whom));
+        let here: HashSet<DeviceKey> = raws.iter().map(device_key).collect();
+        self.timeouts.forget(|key| here.contains(key));
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
         let known: HashMap<&KernelName, Memo<ReadContent>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
-        let look = LookInput { host, scope, machine: &machine, raws: &raws, known: &known };
-        let mut records = self.records(&look);
-        let probes = self.probes(&look, &mut records);
+        let input = ScanInput { host, scope, machine: &machine, raws: &raws, known: &known };
+        let mut records = self.records(&input);
+        let probes = self.probes(&input, &mut records);
         if let Scope::All = scope {
             self.has_failed = records.values().any(|record| matches!(record, Evidence::Failed(_)))
                 || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
@@ -218,9 +232,9 @@ impl Discovery {
         Ok(set)
     }
 
-    /// What the devices that may carry a record say of themselves, by kernel name.
-    fn records<'r>(&mut self, look: &LookInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
-        let LookInput { host, scope, machine, raws, known } = *look;
+    /// The records of the devices that may carry one, by kernel name.
+    fn records<'r>(&mut self, input: &ScanInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
+        let ScanInput { host, scope, machine, raws, known } = *input;
         let recorded = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
@@ -240,13 +254,13 @@ impl Discovery {
         records
     }
 
-    /// What is on the devices, by kernel name, if only their content decides. May read their records again.
+    /// The content of the devices, by kernel name, if only that decides. May read their records again.
     fn probes<'r>(
         &mut self,
-        look: &LookInput<'_, 'r>,
+        input: &ScanInput<'_, 'r>,
         records: &mut HashMap<&'r KernelName, Evidence>,
     ) -> HashMap<&'r KernelName, Probe> {
-        let LookInput { host, scope, machine, raws, known } = *look;
+        let ScanInput { host, scope, machine, raws, known } = *input;
         let mut probes = HashMap::new();
         for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
             if !machine.needs_probe(raw, records) {
@@ -271,16 +285,16 @@ impl Discovery {
 
     fn record_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Evidence {
         let (asked, disk, read) = (Arc::clone(host), raw.clone(), self.read);
-        let open_and_read = move || match asked.open(&disk, Access::Look) {
+        let open_and_read = move || match asked.open(&disk, Access::ReadOnly) {
             Ok(disk) => read(&*disk),
             Err(error) => Evidence::Failed(chain(&error)),
         };
-        self.timeouts.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
+        self.timeouts.ask(&device_key(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
     }
 
     fn probe_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Probe {
         let (asked, disk) = (Arc::clone(host), raw.clone());
-        let probed = self.timeouts.ask(&whom(raw), move || asked.probe(&disk));
+        let probed = self.timeouts.ask(&device_key(raw), move || asked.probe(&disk));
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
@@ -325,10 +339,10 @@ impl Scope<'_> {
 /// Content that keeps a device out of every claim. Not that it was busy: that is over when its user is, of
 /// which nobody tells.
 fn denies(probe: &Probe) -> bool {
-    matches!(probe, Probe::Looked(ProbeResult { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
+    matches!(probe, Probe::Read(ProbeResult { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
 }
 
-fn whom(raw: &RawDisk) -> Whom {
+fn device_key(raw: &RawDisk) -> DeviceKey {
     (raw.name.clone(), raw.incarnation())
 }
 
@@ -338,12 +352,12 @@ fn device(
     records: &HashMap<&KernelName, Evidence>,
     probes: &HashMap<&KernelName, Probe>,
 ) -> Device {
-    let probe = probes.get(&raw.name).cloned().unwrap_or(Probe::NotLooked);
+    let probe = probes.get(&raw.name).cloned().unwrap_or(Probe::NotRead);
     let verdict = machine.judge(raw, &probe, records);
     // A label on what is not judged by it says nothing: a tenant may have written it.
-    let label = match (&verdict, records.get(&raw.name)) {
-        (Verdict::Ours | Verdict::Foreign { .. }, Some(Evidence::Valid(label))) => Some(Arc::clone(label)),
-        _ => None,
+    let label = match &verdict {
+        Verdict::Ours | Verdict::Foreign { .. } => records.get(&raw.name).and_then(Evidence::label).cloned(),
+        Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
     };
     Device {
         id: id::identify(raw, machine.disk_of(raw), label.as_deref()),

@@ -166,10 +166,22 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
     }
 }
 
+/// The arrays whose members are here, and which nobody has started: they are no devices, and have their data all the same.
+fn stopped_arrays(devices: &[Device]) -> Vec<(HardwareId, (PathBuf, String))> {
+    let here: BTreeSet<HardwareId> = devices.iter().map(|device| id::hardware_id(&device.raw, None)).collect();
+    let stopped = |device: &Device| {
+        let array = device.label.as_ref()?.layout.member()?.array;
+        let hardware = HardwareId::named(format!("md-{}", array.hyphenated()));
+        let why = "is a member of it, which is not started".to_owned();
+        (!here.contains(&hardware)).then(|| (hardware, (device.raw.path.clone(), why)))
+    };
+    devices.iter().filter(|device| device.verdict == Verdict::Ours).filter_map(stopped).collect()
+}
+
 /// A disk that is here and cannot be read has the data, whatever else has its id. `last` is the hardware that each of
 /// our disks was last on, even if that is only a path.
 pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>) {
-    let unread: HashMap<HardwareId, (PathBuf, String)> = devices
+    let mut unread: HashMap<HardwareId, (PathBuf, String)> = devices
         .iter()
         // A dock gives its name to whatever disk is in it: that this one cannot be read says nothing about an earlier
         // one.
@@ -179,6 +191,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>
             Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
         })
         .collect();
+    unread.extend(stopped_arrays(devices));
     let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.believed == Believed::Yes;
     for device in devices.iter_mut().filter(is_ours) {
         let Some(label) = &device.label else { continue };

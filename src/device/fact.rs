@@ -116,7 +116,7 @@ pub enum Read {
 pub struct Fact {
     /// Its key in JSON and YAML, if it is shown there.
     pub name: &'static str,
-    /// For documents: a sentence without its end, with names set as code.
+    /// For documents: a sentence without its end, with names set as code. The schema has it as well.
     pub what: &'static str,
     pub read: Read,
     pub shown: &'static [Output],
@@ -169,6 +169,14 @@ impl Fact {
             Read::Derived(_, read) => read(facts),
             _ => facts.get(self.name).cloned(),
         }
+    }
+
+    /// What it is, as a whole sentence: in a schema, which is what `kubectl explain` shows.
+    pub fn description(&self) -> String {
+        let mut letters = self.what.chars();
+        // A name that is set as code keeps its case: what is made a capital then is its mark.
+        let first = letters.next().into_iter().flat_map(char::to_uppercase);
+        first.chain(letters).filter(|letter| *letter != '`').chain(['.']).collect()
     }
 
     pub fn is_in_json(&self) -> bool {
@@ -249,18 +257,10 @@ pub enum TableWidth {
 pub struct ResultField {
     pub name: &'static str,
     pub rank: FieldRank,
-    /// In the schema, which is what `kubectl explain` shows.
-    pub description: Option<&'static str>,
-}
-
-impl ResultField {
-    pub const fn described(self, description: &'static str) -> Self {
-        Self { description: Some(description), ..self }
-    }
 }
 
 pub const fn operators(name: &'static str) -> ResultField {
-    ResultField { name, rank: FieldRank::Operators, description: None }
+    ResultField { name, rank: FieldRank::Operators }
 }
 
 pub const fn identity(name: &'static str) -> ResultField {

@@ -21,24 +21,14 @@ pub static FACTS: &[Fact] = &[
         PATH,
         "the device node; it may change after a reboot",
         Text(|observed| Some(observed.raw().path.display().to_string())),
-        &[
-            Json,
-            Table(narrow(10, "DEVICE")),
-            Expression("path"),
-            Discovery(operators("path").described("The kernel's device node, which may change after a reboot.")),
-        ],
+        &[Json, Table(narrow(10, "DEVICE")), Expression("path"), Discovery(operators("path"))],
     ),
     fact("name", "the kernel's name", Text(|observed| Some(observed.raw().name.to_string())), &[Expression("name")]),
     fact(
         "diskId",
-        "localpool's name for the disk, without a path or a size",
+        "the name that localpool has for the disk, without a path or a size",
         Text(|observed| Some(observed.device.id.to_string())),
-        &[
-            Json,
-            Table(wide(150, "ID")),
-            Expression("diskId"),
-            Discovery(identity("diskId").described("localpool's name for the disk, without a path or a size.")),
-        ],
+        &[Json, Table(wide(150, "ID")), Expression("diskId"), Discovery(identity("diskId"))],
     ),
     fact(
         "stableId",
@@ -68,26 +58,13 @@ pub static FACTS: &[Fact] = &[
         "size",
         "bytes",
         Bytes(|observed| observed.raw().size),
-        &[
-            Json,
-            Table(narrow(20, "SIZE").right()),
-            Expression("size"),
-            Discovery(operators("size").described("Bytes.")),
-        ],
+        &[Json, Table(narrow(20, "SIZE").right()), Expression("size"), Discovery(operators("size"))],
     ),
     fact(
         "type",
         "as lsblk shows it: `disk`, `part`, `lvm`, `mpath`, `loop`, `raid`, `crypt`, `dm`, `rom`, `other`",
         Text(|observed| Some(type_name(observed.raw()).to_owned())),
-        &[
-            Json,
-            Table(narrow(30, "TYPE")),
-            Expression("type"),
-            Discovery(
-                operators("type")
-                    .described("As lsblk shows it: disk, part, lvm, mpath, loop, raid, crypt, dm, rom, other."),
-            ),
-        ],
+        &[Json, Table(narrow(30, "TYPE")), Expression("type"), Discovery(operators("type"))],
     ),
     fact(
         "vendor",
@@ -124,12 +101,7 @@ pub static FACTS: &[Fact] = &[
         "deviceID",
         "the best link in `/dev/disk/by-id`, in the operator's order; empty if there is none",
         Derived(FactKind::Text, device_id),
-        &[
-            Expression("deviceID"),
-            Discovery(
-                operators("deviceID").described("The persistent name, /dev/disk/by-id/…; empty if there is none."),
-            ),
-        ],
+        &[Expression("deviceID"), Discovery(operators("deviceID"))],
     ),
     fact(
         "links",
@@ -141,47 +113,25 @@ pub static FACTS: &[Fact] = &[
         "byPath",
         "the link in `/dev/disk/by-path`",
         Text(|observed| by_path(observed.raw())),
-        &[
-            Json,
-            Table(wide(180, "BY-PATH")),
-            Expression("byPath"),
-            Discovery(ours("byPath").described("The link in /dev/disk/by-path.")),
-        ],
+        &[Json, Table(wide(180, "BY-PATH")), Expression("byPath"), Discovery(ours("byPath"))],
     ),
     fact(
         "transport",
         "the transport, as lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `tcp`, `virtio`",
         Text(|observed| observed.raw().transport.clone()),
-        &[
-            Json,
-            Table(wide(60, "TRANSPORT")),
-            Expression("tran"),
-            Expression("transport"),
-            Discovery(
-                ours("tran").described("The transport, as lsblk's TRAN: nvme, sata, sas, usb, iscsi, fc, tcp, virtio."),
-            ),
-        ],
+        &[Json, Table(wide(60, "TRANSPORT")), Expression("tran"), Expression("transport"), Discovery(ours("tran"))],
     ),
     fact(
         "attachment",
         "whether it is in the machine or over a network; `Unknown` if only a hypervisor knows",
         Word(REACHES, |observed| observed.attachment.reach.to_string()),
-        &[
-            Json,
-            Table(wide(70, "ATTACHED").with(ATTACHED_BY)),
-            Expression("attachment"),
-            Discovery(ours("attachment").described("Whether it is in this machine or comes over a network.")),
-        ],
+        &[Json, Table(wide(70, "ATTACHED").with(ATTACHED_BY)), Expression("attachment"), Discovery(ours("attachment"))],
     ),
     fact(
         ATTACHED_BY,
-        "how that is known: `iSCSI`, `Fibre Channel`, `NVMe over TCP`, `Amazon EBS`, `virtio` …",
+        "how that is known, such as `iSCSI`, `Fibre Channel`, `NVMe over TCP`, `Amazon EBS` or `virtio`",
         Text(|observed| observed.attachment.by.map(str::to_owned)),
-        &[
-            Json,
-            Expression("attachedBy"),
-            Discovery(ours("attachedBy").described("How that is known, such as iSCSI or Amazon EBS.")),
-        ],
+        &[Json, Expression("attachedBy"), Discovery(ours("attachedBy"))],
     ),
     fact(
         "sectorSize",
@@ -239,12 +189,7 @@ pub static FACTS: &[Fact] = &[
         "zoned",
         "`host-managed` or `host-aware`",
         Text(|observed| observed.raw().zoned.clone()),
-        &[
-            Json,
-            Table(wide(120, "ZONED")),
-            Expression("zoned"),
-            Discovery(ours("zoned").described("host-managed or host-aware.")),
-        ],
+        &[Json, Table(wide(120, "ZONED")), Expression("zoned"), Discovery(ours("zoned"))],
     ),
     fact(
         "numaNode",
@@ -256,7 +201,7 @@ pub static FACTS: &[Fact] = &[
         "fstype",
         "the first signature found, or the filesystem or swap that is in use on it",
         Text(fstype),
-        &[Json, Discovery(operators("fstype").described("The first signature on it, or what is mounted from it."))],
+        &[Json, Discovery(operators("fstype"))],
     ),
     fact(
         CHILDREN,
@@ -264,11 +209,7 @@ pub static FACTS: &[Fact] = &[
         Texts(|observed| {
             observed.raw().partitions.iter().chain(&observed.raw().holders).map(|name| format!("/dev/{name}")).collect()
         }),
-        &[
-            Json,
-            Table(wide(190, "CHILDREN")),
-            Discovery(ours("children").described("Its partitions, and the devices that are built on it.")),
-        ],
+        &[Json, Table(wide(190, "CHILDREN")), Discovery(ours("children"))],
     ),
     fact(
         "set",
@@ -332,6 +273,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_schema_has_the_sentence_of_a_fact_without_its_marks() {
+        let described = |name: &str| FACTS.iter().find(|fact| fact.name == name).map(Fact::description);
+        assert_eq!(described("size").as_deref(), Some("Bytes."));
+        assert_eq!(described("zoned").as_deref(), Some("host-managed or host-aware."));
+        for Fact { name, what, .. } in FACTS {
+            assert!(!what.ends_with('.') && what.matches('`').count() % 2 == 0, "{name}: {what}");
+            assert!(!what.starts_with("localpool"), "{name}: the schema would begin with a capital");
+        }
+    }
+
     /// That no name stands for two facts in one place.
     fn once<T: Ord + std::fmt::Debug>(all: Vec<T>) {
         let (count, once) = (all.len(), all.iter().collect::<BTreeSet<_>>().len());
@@ -347,11 +299,7 @@ mod tests {
             assert!(!more(|output| matches!(output, Discovery(_))), "{} has two fields", fact.name);
             // A row of a table and a result are made of what is in JSON.
             let is_made = fact.column().is_some() || fact.result().is_some();
-            assert!(
-                fact.is_in_json() || matches!(fact.read, Derived(..)) || !is_made,
-                "{} comes to neither",
-                fact.name
-            );
+            assert!(fact.is_in_json() || matches!(fact.read, Derived(..)) || !is_made, "{} reaches neither", fact.name);
         }
         once(FACTS.iter().map(|fact| fact.name).collect());
         once(FACTS.iter().filter_map(|fact| Some(fact.column()?.at)).collect());

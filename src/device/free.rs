@@ -23,7 +23,7 @@ pub enum NotFree {
 }
 
 impl NotFree {
-    /// Whether a later look may find it free without an event of the device.
+    /// Whether a later scan may find it free without an event of the device.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Unknown(_) => true,

@@ -27,7 +27,8 @@ pub struct Device {
     pub believed: Believed,
 }
 
-/// Whose a disk is. Theirs until proven unclaimed; one that cannot be read is unknown, and just as untouchable.
+/// The verdict on a disk: whose it is. Theirs until proven unclaimed; one that cannot be read is unknown, and just as
+/// untouchable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Unclaimed,
@@ -47,7 +48,7 @@ pub enum Verdict {
 pub enum Believed {
     #[default]
     Yes,
-    /// Another device has the same identity, or is the disk and cannot be read; the words say which, and which one is
+    /// Another device has the same identity, or is the disk and cannot be read; the text says which, and which one is
     /// believed.
     No(String),
 }

@@ -14,6 +14,7 @@ use super::disk_id::HardwareId;
 use super::node_name::NodeName;
 use super::volume_id::VolumeId;
 use crate::device::set_name::SetName;
+use crate::device::set_uid::SetUid;
 use crate::host::table::Ours;
 use crate::host::{Extent, FsKind, RawDisk};
 
@@ -27,17 +28,22 @@ pub const FREE_SLOT_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1
 pub const ERASING_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c003);
 /// Partition type of a pool filesystem, whose folders are volumes; the partition's GUID is its diskUUID.
 pub const POOL_FILESYSTEM_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c004);
-/// Attribute bit of a volume or a pool filesystem: mkfs has ended and was synced (bits 48 to 63 are the type's own).
+/// Partition type of a member of an array: no volume gets it.
+pub const ARRAY_MEMBER_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c005);
+/// Attribute bit of a volume, a pool filesystem or a member of an array: what is to be in it was made and was synced, the
+/// filesystem or the array (bits 48 to 63 are the type's own).
 pub const FORMATTED: u64 = 1 << 48;
 /// Where the label partition is: 1 MiB at 1 MiB.
 pub const LABEL_EXTENT: Extent = Extent { start: 1 << 20, end: 2 << 20 };
 /// Where the first volume or slot may begin.
 pub const DATA_START: u64 = 2 << 20;
+/// The number of the partition of a disk that is a member of an array.
+pub const MEMBER_NUMBER: u32 = 2;
 /// What makes a partition table ours.
 pub const OURS: Ours = Ours {
     label: LABEL_TYPE,
     extent: LABEL_EXTENT,
-    types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE, POOL_FILESYSTEM_TYPE],
+    types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE, POOL_FILESYSTEM_TYPE, ARRAY_MEMBER_TYPE],
 };
 /// Version of the label that this code writes and reads; a newer one is never changed.
 pub const FORMAT: u32 = 1;
@@ -109,11 +115,11 @@ impl fmt::Display for Hardware {
 pub struct SetRef {
     #[serde(flatten)]
     pub name: SetName,
-    pub uid: String,
+    pub uid: SetUid,
 }
 
 impl SetRef {
-    pub fn new(name: SetName, uid: impl Into<String>) -> Self {
+    pub fn new(name: SetName, uid: impl Into<SetUid>) -> Self {
         Self { name, uid: uid.into() }
     }
 
@@ -142,14 +148,56 @@ pub enum Layout {
     Carved {},
     /// A folder of one filesystem that fills the disk.
     Directory { quota: Quota },
+    /// A member of an array. Volumes are on the array, which is a disk with a label of its own.
+    Member(ArrayPlace),
     /// The bare device; no label, no table.
     RawDevice {},
+}
+
+/// Which array a disk is a member of, and as which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArrayPlace {
+    /// The UUID that md knows the array by.
+    pub array: Uuid,
+    pub level: ArrayLevel,
+    /// From 0.
+    pub place: u32,
+    /// How many members the array has.
+    pub count: u32,
+    /// Bytes that are on one member before those of the next one.
+    pub chunk: u64,
+}
+
+/// What an array does with its members, in md's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArrayLevel {
+    /// Its size is that of all members, and each of them is needed.
+    Raid0,
+}
+
+impl ArrayLevel {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raid0 => "raid0",
+        }
+    }
+}
+
+/// `member 1 of 2 of the array …`, counted from 1 as people do.
+impl fmt::Display for ArrayPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "member {} of {} of the array {}", self.place.saturating_add(1), self.count, self.array)
+    }
 }
 
 /// What keeps a folder within the size of its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Quota {
+    /// Project quota of XFS: each folder is a project with a hard limit.
+    Project,
     /// Nothing: sizes are counted, and one volume can use up the space of all.
     None,
 }
@@ -159,7 +207,7 @@ impl Layout {
     pub fn cuts(&self) -> bool {
         match self {
             Self::Slots { .. } | Self::Carved {} => true,
-            Self::Whole {} | Self::Directory { .. } | Self::RawDevice {} => false,
+            Self::Whole {} | Self::Directory { .. } | Self::Member(_) | Self::RawDevice {} => false,
         }
     }
 
@@ -167,7 +215,8 @@ impl Layout {
     pub fn carves(&self) -> bool {
         match self {
             Self::Carved {} => true,
-            Self::Whole {} | Self::Slots { .. } | Self::Directory { .. } | Self::RawDevice {} => false,
+            Self::Whole {} | Self::Slots { .. } | Self::Directory { .. } => false,
+            Self::Member(_) | Self::RawDevice {} => false,
         }
     }
 
@@ -175,7 +224,7 @@ impl Layout {
     pub fn is_bare(&self) -> bool {
         match self {
             Self::RawDevice {} => true,
-            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::Directory { .. } => false,
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::Directory { .. } | Self::Member(_) => false,
         }
     }
 
@@ -183,7 +232,24 @@ impl Layout {
     pub fn is_directory(&self) -> bool {
         match self {
             Self::Directory { .. } => true,
-            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::RawDevice {} => false,
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::Member(_) | Self::RawDevice {} => false,
+        }
+    }
+
+    /// What keeps its volumes within their sizes; `None`: they are no folders.
+    pub fn quota(&self) -> Option<Quota> {
+        match self {
+            Self::Directory { quota } => Some(*quota),
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} | Self::Member(_) | Self::RawDevice {} => None,
+        }
+    }
+
+    /// The place of its disk in an array; `None`: it is in none.
+    pub fn member(&self) -> Option<ArrayPlace> {
+        match self {
+            Self::Member(place) => Some(*place),
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} => None,
+            Self::Directory { .. } | Self::RawDevice {} => None,
         }
     }
 }

@@ -4,8 +4,10 @@
 //! this order; the first that applies gives the verdict and its reason:
 //!
 //! 1. A fact could not be read: *Unknown*.
-//! 2. On one of our disks or volumes: *Theirs*, a tenant's, whatever it calls itself. Claimed bare: *Ours*, and what it
-//!    shows is not looked at.
+//! 2. An array of just the disks that are its members by their labels: decided by its own label, and without one
+//!    *Theirs*, its set's.
+//!    On one of our disks or volumes otherwise: *Theirs*, a tenant's, whatever it calls itself. Claimed bare: *Ours*,
+//!    and what it shows is not looked at.
 //!    A part of a multipath device or array, or a loop device over another device: *Theirs*. Before the label, as
 //!    such a device shows the label of what it is a part of, or one that a tenant wrote into a volume.
 //! 3. Our label: *Ours* or *Foreign*; damaged or newer: *Unknown*. A partition follows its disk. Before
@@ -19,6 +21,7 @@
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
 //! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
+mod array;
 mod evidence;
 mod facts;
 mod walk;
@@ -26,8 +29,9 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use self::array::MemberDisks;
 pub use self::evidence::Evidence;
-use self::facts::{backing, by_content, mount_of, not_running, of_bad_sort, unusable, unusable_label};
+use self::facts::{by_content, mount_of, not_running, of_bad_sort, unusable, unusable_label};
 use self::walk::Walk;
 use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::Identities;
@@ -36,9 +40,9 @@ use super::judged::Verdict;
 use super::node_name::NodeName;
 use super::reason::Holder;
 pub use super::reason::Reason;
-use crate::host::{DeviceKind, Dm, KernelName, MountHow, Probe, ProvisionerOffer, RawDisk};
+use crate::host::{DeviceKind, Dm, ForeignLink, KernelName, MountHow, Probe, RawDisk};
 
-/// Whose disks they are.
+/// The owner that a label of this pool names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// UID of the cluster, or `standalone`.
@@ -67,7 +71,7 @@ enum Decision {
     ByContent,
 }
 
-/// What is built on a device that may be a disk of the pool.
+/// A device that is built on one that may be a disk of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Above {
     PoolDisk,
@@ -93,7 +97,7 @@ impl<'a> Machine<'a> {
         };
         machine.loops_over = all
             .iter()
-            .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, &raw.name)))
+            .filter_map(|raw| Some((*machine.by_path.get(raw.kind.backing()?.file.as_path())?, &raw.name)))
             .collect();
         machine
     }
@@ -113,10 +117,7 @@ impl<'a> Machine<'a> {
 
     /// The disk of a partition, if it is here.
     pub fn disk_of(&self, raw: &RawDisk) -> Option<&'a RawDisk> {
-        match &raw.kind {
-            DeviceKind::Partition(partition) => self.get(&partition.disk),
-            _ => None,
-        }
+        self.get(&raw.kind.partition()?.disk)
     }
 
     /// Whether a device can carry a record at all: a whole device that is not a part of another one, and that answers.
@@ -157,7 +158,7 @@ impl<'a> Machine<'a> {
         matches!(self.decide(raw, records), Decision::ByContent)
     }
 
-    /// Whose `raw` is. `records` is by kernel name; if it or its disk has none there, nothing is unclaimed.
+    /// The verdict on `raw`. `records` is by kernel name; if it or its disk has none there, nothing is unclaimed.
     pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&KernelName, Evidence>) -> Verdict {
         match self.decide(raw, records) {
             Decision::Decided(verdict) => verdict,
@@ -166,8 +167,9 @@ impl<'a> Machine<'a> {
                     None => records.get(&raw.name),
                     // It is no surprise that the disk of a partition has a table.
                     Some(disk) => records.get(&disk.name).map(|record| match record {
-                        Evidence::Foreign(_) => &Evidence::None,
-                        other => other,
+                        Evidence::OtherTable(_) => &Evidence::None,
+                        Evidence::None | Evidence::Valid(_) | Evidence::Unreadable(_) => record,
+                        Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => record,
                     }),
                 };
                 by_content(probe, record)
@@ -180,11 +182,21 @@ impl<'a> Machine<'a> {
         if let Some(what) = raw.unreadable.as_ref().or_else(|| disk?.unreadable.as_ref()) {
             return Decision::Decided(Verdict::Unknown(what.clone()));
         }
+        let whole = disk.unwrap_or(raw);
+        let array = self.members(records).array(whole);
+        if let Some(verdict) = array.verdict(records.get(&whole.name), || self.by_record(whole, records)) {
+            return Decision::Decided(verdict);
+        }
         let built_on = self.built_on(raw, records);
         if built_on.is_none() && records.get(&raw.name) == Some(&Evidence::Bare) {
             return Decision::Decided(Verdict::Ours);
         }
-        if let Some(reason) = built_on.or_else(|| self.component(raw)) {
+        let component = || match self.members(records).member(&raw.name).is_some() {
+            // The disk says what it is, whatever array was built on it.
+            true => None,
+            false => self.component(raw),
+        };
+        if let Some(reason) = built_on.or_else(component) {
             return Decision::Decided(Verdict::Theirs(reason));
         }
         if let Some(verdict) = self.by_record(disk.unwrap_or(raw), records) {
@@ -212,6 +224,16 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Our disks, as far as they may be members of arrays.
+    fn members<'m>(
+        &'m self,
+        records: &'m HashMap<&KernelName, Evidence>,
+    ) -> MemberDisks<'m, impl Fn(&RawDisk) -> bool> {
+        let Self { owner: Owner { cluster, node }, by_name, ours, copies, .. } = self;
+        let is_component = |disk: &RawDisk| self.component(disk).is_some();
+        MemberDisks { cluster, node, by_name, ours, copies, records, is_component }
+    }
+
     /// A path of a multipath device or a member of an array, or a partition of one.
     fn component(&self, raw: &RawDisk) -> Option<Reason> {
         let held = |raw: &RawDisk| {
@@ -227,7 +249,8 @@ impl<'a> Machine<'a> {
         let on_bare = |raw: &RawDisk| match records.get(&raw.name)? {
             Evidence::Bare => Some(Reason::OnPoolVolume { below: raw.name.clone() }),
             Evidence::GivenUp => Some(Reason::OnGivenUp { below: raw.name.clone() }),
-            _ => None,
+            Evidence::None | Evidence::OtherTable(_) | Evidence::Valid(_) => None,
+            Evidence::Unreadable(_) | Evidence::Failed(_) => None,
         };
         if let Some(reason) = self.disk_of(raw).and_then(on_bare) {
             return Some(reason);
@@ -251,7 +274,7 @@ impl<'a> Machine<'a> {
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
                 // sysfs names no slave of a loop device.
-                let behind = backing(whole).and_then(|backing| self.by_path.get(backing.file.as_path()));
+                let behind = whole.kind.backing().and_then(|backing| self.by_path.get(backing.file.as_path()));
                 match (behind, self.loop_over(whole)) {
                     (Some(behind), _) => below.visit([*behind]),
                     // Over a raw block volume whose bind mount we cannot see.
@@ -268,7 +291,7 @@ impl<'a> Machine<'a> {
     fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>, above: Above) -> bool {
         match records.get(&whole.name) {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
-            Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
+            Some(Evidence::None | Evidence::OtherTable(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
                 let hardware = id::hardware_id(whole, None);
                 self.component(whole).is_none()
@@ -278,7 +301,7 @@ impl<'a> Machine<'a> {
     }
 
     fn loop_over(&self, raw: &RawDisk) -> Option<Reason> {
-        let file = &backing(raw)?.file;
+        let file = &raw.kind.backing()?.file;
         // Kubelet's own directory of raw block volumes, in case we cannot see the bind mount.
         let over = self.by_path.contains_key(file.as_path()) || file.iter().any(|part| part == "volumeDevices");
         over.then(|| Reason::LoopOverDevice { device: file.clone() })
@@ -287,7 +310,7 @@ impl<'a> Machine<'a> {
     fn by_record(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<Verdict> {
         match records.get(&whole.name)? {
             // A bare disk was decided on before, with everything on it.
-            Evidence::None | Evidence::Foreign(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
+            Evidence::None | Evidence::OtherTable(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
             Evidence::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
             Evidence::Valid(label) if label.cluster == self.owner.cluster && label.node == self.owner.node => {
                 Some(Verdict::Ours)
@@ -323,14 +346,12 @@ impl<'a> Machine<'a> {
         tree
     }
 
-    /// What another provisioner offers: the device, something on it, or its disk.
+    /// The reason, if another provisioner offers it: the device, something on it, or its disk.
     fn offer_of(&self, raw: &RawDisk) -> Option<Verdict> {
         self.tree(raw).into_iter().chain(self.disk_of(raw)).find_map(|raw| match &raw.offered {
-            ProvisionerOffer::None => None,
-            ProvisionerOffer::By(by) => {
-                Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() }))
-            }
-            ProvisionerOffer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
+            ForeignLink::None => None,
+            ForeignLink::By(by) => Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() })),
+            ForeignLink::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
         })
     }
 
@@ -356,7 +377,9 @@ impl<'a> Machine<'a> {
             Some(DeviceKind::Dm(_)) => Holder::Mapped,
             Some(DeviceKind::Loop(_)) => Holder::Loop,
             _ if name.starts_with("bcache") => Holder::Bcache,
-            _ => Holder::Other,
+            Some(DeviceKind::Disk | DeviceKind::Partition(_) | DeviceKind::Rom | DeviceKind::Floppy) => Holder::Other,
+            Some(DeviceKind::Ram | DeviceKind::Zram | DeviceKind::Network | DeviceKind::Other(_)) => Holder::Other,
+            None => Holder::Other,
         }
     }
 }

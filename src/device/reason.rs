@@ -9,6 +9,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::disk_id::DiskId;
+use super::pv_name::PvName;
+use super::set_name::SetName;
 use super::size::Size;
 
 /// Anything smaller is nobody's data disk: a label, a table and its copy leave no room to speak of.
@@ -25,6 +27,10 @@ pub enum Reason {
     /// A mapped device or array on one of our disks or volumes: a tenant's.
     OnPoolVolume {
         below: KernelName,
+    },
+    /// An array that a set has made of its disks, without a label of its own yet.
+    OfSet {
+        set: SetName,
     },
     /// On a bare device that was given up with what its volume's user wrote there.
     OnGivenUp {
@@ -59,7 +65,7 @@ pub enum Reason {
     },
     /// Another provisioner's PersistentVolume names it.
     Promised {
-        volume: String,
+        volume: PvName,
         provisioner: Option<String>,
     },
     /// A partition of a disk that is in use as a whole.
@@ -147,6 +153,7 @@ impl Reason {
             Self::DiskInUse { why, .. } => why.may_pass(),
             Self::Component { .. }
             | Self::OnPoolVolume { .. }
+            | Self::OfSet { .. }
             | Self::OnGivenUp { .. }
             | Self::LoopOverDevice { .. }
             | Self::NoMedium
@@ -181,6 +188,7 @@ impl fmt::Display for Reason {
             Self::OnPoolVolume { below } => {
                 write!(f, "built on {below}, which belongs to a pool disk, by the user of that volume")
             }
+            Self::OfSet { set } => write!(f, "an array of disks of the set {set}, and no other may use it"),
             Self::OnGivenUp { below } => write!(
                 f,
                 "on {below}, which was given up with its volume's data; `localpool disk adopt /dev/{below}` lets sets \

@@ -1,4 +1,4 @@
-//! What is remembered of devices, each for as long as it is the same device.
+//! A memory of devices: each is remembered for as long as it is the same device.
 //!
 //! Takes in what was learnt of a device and when; gives it out again until the device is another one, has another size,
 //! or has had an event. Not every change of a disk causes an event, so whoever asks says how old an answer may be.
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use crate::host::{Incarnation, KernelName, RawDisk};
 
-/// How long a look believes the reason against a disk before it reads the content again.
+/// How long a scan believes the reason against a disk before it reads the content again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
 
 /// By kernel name.
 #[derive(Debug)]
 pub struct Remembered<T>(HashMap<KernelName, Memo<T>>);
 
-/// What is remembered of one device.
+/// The memory of one device.
 #[derive(Clone, Debug)]
 pub struct Memo<T> {
     of: Incarnation,

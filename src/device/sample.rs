@@ -57,7 +57,7 @@ pub fn md(name: &str, slaves: &[&str]) -> RawDisk {
 }
 
 pub fn blank() -> Probe {
-    Probe::Looked(ProbeResult::default())
+    Probe::Read(ProbeResult::default())
 }
 
 pub fn label(cluster: &str, node: &str) -> Label {

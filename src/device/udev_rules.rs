@@ -40,7 +40,7 @@ mod tests {
         for kind in [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] {
             assert!(rules.contains(&kind.to_string()), "{kind}");
         }
-        let line = |words: &str| rules.lines().position(|line| line == words).unwrap_or_else(|| panic!("{words}"));
+        let line = |rule: &str| rules.lines().position(|line| line == rule).unwrap_or_else(|| panic!("{rule}"));
         let ours = rules.lines().position(|line| line.starts_with("ENV{ID_PART_ENTRY_TYPE}!=\"6c6f6361-"));
         for property in ["TYPE", "UUID_ENC", "LABEL_ENC"] {
             assert!(ours < Some(line(&format!("ENV{{ID_FS_{property}}}=\"\""))), "only of our partitions");

@@ -8,7 +8,7 @@ use crate::host::ArrayState;
 pub fn findings(arrays: &[ArrayState]) -> Vec<Finding> {
     let (failed, others): (Vec<&ArrayState>, Vec<&ArrayState>) = arrays.iter().partition(|array| has_failed(array));
     let lacking = others.into_iter().filter(|array| array.degraded.unwrap_or(0) > 0);
-    let words = |array: &ArrayState, how: &str| {
+    let message = |array: &ArrayState, how: &str| {
         let ArrayState { name, level, state, degraded, disks } = array;
         let level = level.as_deref().map(|level| format!(" ({level})")).unwrap_or_default();
         let of = disks.map(|disks| format!(" of {disks}")).unwrap_or_default();
@@ -18,11 +18,11 @@ pub fn findings(arrays: &[ArrayState]) -> Vec<Finding> {
             None => format!("the array {name}{level} {how}is {state}"),
         }
     };
-    let failed = failed.into_iter().map(|array| words(array, "has failed: it "));
+    let failed = failed.into_iter().map(|array| message(array, "has failed: it "));
     let failed = failed.reduce(|one, other| format!("{one}; {other}"));
-    let lacking = lacking.map(|array| words(array, "")).reduce(|one, other| format!("{one}; {other}"));
-    let failed = failed.map(|words| Finding::new(HealthReason::ArrayFailed, words));
-    failed.into_iter().chain(lacking.map(|words| Finding::new(HealthReason::ArrayDegraded, words))).collect()
+    let lacking = lacking.map(|array| message(array, "")).reduce(|one, other| format!("{one}; {other}"));
+    let failed = failed.map(|message| Finding::new(HealthReason::ArrayFailed, message));
+    failed.into_iter().chain(lacking.map(|message| Finding::new(HealthReason::ArrayDegraded, message))).collect()
 }
 
 /// The kernel says `broken` only of an array that nobody writes; of others it is known by how many members each level

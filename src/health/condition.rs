@@ -1,9 +1,12 @@
 //! Everything that is wrong with one disk or volume, the worst first.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
-use super::finding::Finding;
-use super::reason::{HealthReason, Severity, Source};
+use super::answer::AnswerOf;
+use super::finding::{Finding, FoundBy};
+use super::reason::{HealthReason, LossScope, Severity};
 
 /// The word for a disk or a volume with which nothing is wrong.
 pub const HEALTHY: &str = "Healthy";
@@ -12,30 +15,66 @@ pub const HEALTHY: &str = "Healthy";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     findings: Vec<Finding>,
-    /// No look has been taken yet: what only a look finds is not known.
-    awaits_look: bool,
+    /// What has not answered this process yet: what only that can say is not known.
+    unanswered: BTreeSet<AnswerOf>,
+    /// How long after its first checkup this process looked last; `None`: it did not.
+    looked_for: Option<Duration>,
 }
 
 impl Condition {
     /// The worst comes first, and of equally bad ones the one that the table of reasons has first.
     pub fn of(mut findings: Vec<Finding>) -> Self {
         findings.sort_by(|a, b| b.reason.severity().cmp(&a.reason.severity()).then_with(|| a.reason.cmp(&b.reason)));
-        Self { findings, awaits_look: false }
+        Self { findings, unanswered: BTreeSet::new(), looked_for: None }
     }
 
-    pub(super) fn awaiting_look(self, awaits_look: bool) -> Self {
-        Self { awaits_look, ..self }
+    pub(super) fn awaiting(self, unanswered: BTreeSet<AnswerOf>) -> Self {
+        Self { unanswered, ..self }
     }
 
-    /// The same, and before the first look of this process what the process before it has found. Without that, each
-    /// restart would say that all is well, and a moment later that it is not.
+    pub(super) fn looked_for(self, looked_for: Option<Duration>) -> Self {
+        Self { looked_for, ..self }
+    }
+
+    /// The same, where nobody could be asked: the disk is not here.
+    pub fn unheard(self) -> Self {
+        self.awaiting(AnswerOf::ALL.into())
+    }
+
+    /// Whether all that was asked has ended. If it has not, that nothing was found says nothing.
+    pub fn is_answered(&self) -> bool {
+        !self.unanswered.contains(&AnswerOf::Questions)
+    }
+
+    /// Whether it is known where the volume should be mounted, and where it is.
+    pub fn knows_mounts(&self) -> bool {
+        !self.unanswered.contains(&AnswerOf::Mounts)
+    }
+
+    /// The same, and what the object had before, as long as nobody has answered this process about it, and for as long
+    /// as what comes and goes is held. Without that, each restart would say that all is well, and a moment later that it
+    /// is not.
     pub fn after(&self, earlier: &Self) -> Self {
-        let found = |finding: &&Finding| finding.reason.row().is_some_and(|row| row.source == Source::Look);
-        let earlier = earlier.findings.iter().filter(|_| self.awaits_look).filter(found);
+        let is_new = |finding: &&Finding| self.findings.iter().all(|found| found.reason != finding.reason);
+        let earlier = earlier.findings.iter().filter(|finding| is_new(finding) && self.outlasts(finding));
         Self::of(self.findings.iter().chain(earlier).cloned().collect())
     }
 
-    /// The same, and the volume is not mounted where it should be: seen before a look at all mounts sees it.
+    fn outlasts(&self, earlier: &Finding) -> bool {
+        let is_open = earlier.reason.needs().is_some_and(|answer| self.unanswered.contains(&answer));
+        // When its cause went, nobody can say: perhaps not before this process began.
+        let is_held = self.looked_for.is_some_and(|time| time < earlier.reason.lasts_at_least());
+        if !is_open && !is_held {
+            return false;
+        }
+        // A controller of an earlier version takes each loss for one that was found. Where nobody has confirmed it, the
+        // agent or the CRD is of that version, and then a loss stays as long as it did there: until the first checkup.
+        let is_loss = earlier.reason.loss() != LossScope::Never;
+        let is_confirmed = matches!(earlier.found_by, FoundBy::Told(Some(_)));
+        !is_loss || is_confirmed || self.unanswered.contains(&AnswerOf::Kernel)
+    }
+
+    /// The same, and the volume is not mounted where it should be: seen before a checkup of all mounts sees it.
     pub fn and_unmounted(self, target: &Path) -> Self {
         self.and_at(HealthReason::NotMountPoint, "the volume is not mounted any more", target)
     }
@@ -47,8 +86,8 @@ impl Condition {
 
     fn and_at(mut self, reason: HealthReason, what: &str, target: &Path) -> Self {
         if !self.findings.iter().any(|finding| finding.reason == reason) {
-            let words = format!("{what} at {}", target.display().to_string().escape_debug());
-            self.findings.push(Finding::new(reason, words));
+            let message = format!("{what} at {}", target.display().to_string().escape_debug());
+            self.findings.push(Finding::new(reason, message));
         }
         Self::of(self.findings)
     }

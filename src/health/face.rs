@@ -46,7 +46,7 @@ pub const FACES: [(&str, &str); 6] = [
 
 impl Face {
     /// As the table of reasons has it: the name, and the word that is shown there.
-    pub fn words(self, row: &ReasonRow) -> String {
+    pub fn text(self, row: &ReasonRow) -> String {
         match self {
             Self::Disk => "disk".to_owned(),
             Self::Storage { alone_unreachable: false } => "storage `StorageDegraded`".to_owned(),
@@ -86,30 +86,19 @@ impl ReasonRow {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::time::Duration;
 
     use jiff::Timestamp;
 
     use super::*;
-    use crate::device::label::{Layout, SetRef};
-    use crate::device::{DiskId, SetName, VolumeId};
-    use crate::health::{Board, Condition, Finding, Look, REASONS};
-    use crate::pool::{DiskView, KnownDisk, Standing, VolumeView};
+    use crate::device::{DiskId, VolumeId};
+    use crate::health::{Board, CheckupResult, Condition, Finding, REASONS};
+    use crate::pool::sample::known_disk;
+    use crate::pool::{DiskView, Standing, VolumeView};
 
     /// What a disk has with which only this is wrong, and what a volume on it has.
     fn found_of_disk(reason: &HealthReason) -> [Condition; 2] {
-        let known = KnownDisk {
-            set: SetRef::new(SetName::new("d", "s"), "u"),
-            layout: Layout::Carved {},
-            path: "/dev/sda".into(),
-            model: None,
-            hardware: None,
-            size: 1,
-            written: 0,
-            volumes: None,
-            unseen: BTreeSet::new(),
-        };
+        let known = known_disk();
         let id = DiskId::named("gpt-1");
         let standing = match reason {
             HealthReason::DiskMissing => Standing::Missing,
@@ -134,7 +123,11 @@ mod tests {
         };
         let board = Board::default();
         let seen = if reason.is_known_to_pool() { vec![] } else { vec![Finding::new(reason.clone(), "words")] };
-        board.look(Look { disks: [(id, seen)].into(), ..Look::default() }, Timestamp::UNIX_EPOCH, Duration::ZERO);
+        board.update(
+            CheckupResult { disks: [(id, seen)].into(), ..CheckupResult::default() },
+            Timestamp::UNIX_EPOCH,
+            Duration::ZERO,
+        );
         [board.of_disk(&disk), board.of_volume(&volume)]
     }
 
@@ -155,7 +148,7 @@ mod tests {
         for row in REASONS {
             let faces = row.faces();
             assert!(!faces.is_empty(), "{}: nobody sees it", row.word);
-            let said: Vec<String> = faces.iter().map(|face| face.words(row)).collect();
+            let said: Vec<String> = faces.iter().map(|face| face.text(row)).collect();
             let places = said.iter().map(|words| {
                 let name = words.split(' ').next();
                 FACES.iter().position(|(face, _)| Some(*face) == name)

@@ -15,11 +15,21 @@ pub struct Finding {
     pub message: String,
     /// When it was first seen by this process; `None`: it has only just been computed.
     pub since: Option<Timestamp>,
+    pub found_by: FoundBy,
+}
+
+/// Who has found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// This process.
+    Itself,
+    /// An object says it, and which process of an agent has found it itself, if one has.
+    Told(Option<String>),
 }
 
 impl Finding {
     pub fn new(reason: HealthReason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), since: None }
+        Self { reason, message: message.into(), since: None, found_by: FoundBy::Itself }
     }
 
     /// What the pool knows of a disk, without asking it.
@@ -39,12 +49,12 @@ impl Finding {
             return vec![finding];
         }
         if view.given_up {
-            let words = format!("disk {} {WAS_GIVEN_UP}: it is not used before somebody adopts it", view.disk);
-            return vec![Self::new(HealthReason::DiskNotReady, words)];
+            let message = format!("disk {} {WAS_GIVEN_UP}: it is not used before somebody adopts it", view.disk);
+            return vec![Self::new(HealthReason::DiskNotReady, message)];
         }
         if view.record.is_none() {
-            let words = format!("the label of disk {} does not describe the volume; its data is kept", view.disk);
-            return vec![Self::new(HealthReason::NotDescribed, words)];
+            let message = format!("the label of disk {} does not describe the volume; its data is kept", view.disk);
+            return vec![Self::new(HealthReason::NotDescribed, message)];
         }
         Vec::new()
     }

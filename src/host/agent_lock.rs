@@ -22,7 +22,7 @@ const LOCK: &str = "agent.lock";
 /// Followed by a process id: the lock of a process that was killed and had not ended when its place was taken.
 const ASIDE: &str = "agent.lock.";
 /// How often a waiting process looks again: only a look shows that the holder was killed.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Held for life by the process that is the agent.
 pub struct AgentLock {
@@ -52,7 +52,7 @@ impl StateDir {
             if let Some(lock) = self.try_lock()? {
                 return Ok(lock);
             }
-            sleep(LOOK);
+            sleep(LOOK_INTERVAL);
         }
     }
 
@@ -168,6 +168,6 @@ mod tests {
         assert!(state.try_lock().expect("no error").is_none());
         drop((first, second));
         assert!(state.try_lock().expect("no error").expect("free").after.is_empty());
-        assert!(!aside.try_exists().expect("a look"), "nobody has it any more");
+        assert!(!aside.try_exists().expect("a pass"), "nobody has it any more");
     }
 }

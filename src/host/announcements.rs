@@ -30,8 +30,8 @@ enum Heard {
 }
 
 impl Announcements {
-    /// Changes of the mount table of the namespace that volumes are published in: a mount, an unmount, a move, a remount.
-    /// A filesystem that turns read-only or shuts down by itself is none: only a look at it tells.
+    /// Changes of the mount table of the namespace that volumes are published in: a mount, an unmount, a move, a
+    /// remount. A filesystem that turns read-only or shuts down by itself is none: only a look at it tells.
     pub fn of_mounts(roots: &Roots) -> Result<Self, HostError> {
         let path = roots.proc.join("self/mountinfo");
         match File::open(&path) {

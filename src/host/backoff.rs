@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wait_is_twice_the_one_before_up_to_the_longest_and_a_success_begins_anew() {
+    fn each_wait_is_twice_the_one_before_up_to_the_longest_and_a_success_begins_again() {
         let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(10));
         let waits =
             |backoff: &mut Backoff, count: usize| (0..count).map(|_| backoff.wait().as_secs()).collect::<Vec<_>>();

@@ -21,8 +21,8 @@ use super::ioctl;
 
 /// Where programs are looked for: fixed, so that nobody's environment chooses what root runs.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// How much of the output an error shows.
-const WORDS: usize = 2 << 10;
+/// How many bytes of the output an error shows, from its end.
+const SHOWN_BYTES: usize = 2 << 10;
 
 /// Closes an exclusive descriptor such that no copy of it remains. Otherwise the kernel may still call the device busy
 /// while another thread starts a program.
@@ -141,19 +141,19 @@ impl Finished {
         };
         // Some programs (e2fsck) say why on stdout.
         let output = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
-        HostError::Command { program: self.program, status, stderr: last_words(output) }
+        HostError::Command { program: self.program, status, stderr: last_lines(output) }
     }
 }
 
 /// The end of an output, on one line, as an error message has it.
-fn last_words(text: &str) -> String {
+fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let mut words = lines.join("; ");
-    if words.len() > WORDS {
-        let cut = (words.len() - WORDS..).find(|at| words.is_char_boundary(*at)).unwrap_or(words.len());
-        words = format!("…{}", &words[cut..]);
+    let mut end = lines.join("; ");
+    if end.len() > SHOWN_BYTES {
+        let cut = (end.len() - SHOWN_BYTES..).find(|at| end.is_char_boundary(*at)).unwrap_or(end.len());
+        end = format!("…{}", &end[cut..]);
     }
-    if words.is_empty() { "it printed no error".to_owned() } else { words }
+    if end.is_empty() { "it printed no error".to_owned() } else { end }
 }
 
 fn start_error(program: &str, source: io::Error) -> HostError {
@@ -173,6 +173,8 @@ fn debian_package(program: &str) -> Option<&'static str> {
         "mkfs.xfs" | "xfs_growfs" => "xfsprogs",
         "mkfs.btrfs" | "btrfs" => "btrfs-progs",
         "losetup" => "mount",
+        "fio" => "fio",
+        "mdadm" => "mdadm",
         _ => return None,
     })
 }

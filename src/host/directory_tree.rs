@@ -2,6 +2,10 @@
 //!
 //! Takes in the mount point and the node of the device that must be mounted there; gives out a [`FilesystemRoot`].
 
+mod lookup;
+mod quota;
+mod removal;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,29 +15,30 @@ use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, open, openat, openat2, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat, stat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, open, openat, openat2, renameat, renameat2};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat, stat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 
+use self::lookup::how;
+use self::removal::Removal;
 use super::error::HostError;
-use super::filesystem_root::FilesystemRoot;
+use super::filesystem_root::{Emptying, FilesystemRoot};
 use super::fs_usage::FsUsage;
 
-/// More than any file of ours has.
+/// More than any of our files has.
 const LONGEST: u64 = 1 << 20;
-/// How deep one call goes down: a tenant may nest folders until no path, stack or table of descriptors holds them.
-const DEEPEST: usize = 64;
-/// No link, and nothing outside of the filesystem.
-const BELOW: ResolveFlag =
-    ResolveFlag::RESOLVE_BENEATH.union(ResolveFlag::RESOLVE_NO_SYMLINKS).union(ResolveFlag::RESOLVE_NO_XDEV);
-
 pub struct DirectoryTree {
     root: OwnedFd,
     at: PathBuf,
 }
 
 impl DirectoryTree {
+    /// A root that was opened, and proven, at a path.
+    pub fn of(root: OwnedFd, at: &Path) -> Self {
+        Self { root, at: at.to_owned() }
+    }
+
     /// The root of what is mounted at `target`, which must be the device at `node`.
     pub fn open(target: &Path, node: &Path) -> Result<Self, HostError> {
         let fail = |what, path: &Path, errno: Errno| failed(what, &path.display().to_string(), errno);
@@ -72,8 +77,13 @@ impl DirectoryTree {
     fn replace(&self, file: &Path, text: &str) -> io::Result<()> {
         let (folder, name) = self.parent(file)?;
         let aside = format!(".{}.new", name.to_string_lossy());
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mut new = File::from(openat(&folder, &*aside, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+        let mut new = match new_file(&folder, &aside) {
+            Err(Errno::EEXIST) => {
+                remove_leftover(&folder, &aside)?;
+                new_file(&folder, &aside)?
+            }
+            opened => opened?,
+        };
         new.write_all(text.as_bytes())?;
         new.sync_all()?;
         renameat(&folder, &*aside, &folder, name)?;
@@ -103,7 +113,7 @@ impl FilesystemRoot for DirectoryTree {
             Err(Errno::ENOENT) => return Ok(Vec::new()),
             opened => opened.map_err(self.fail("open", folder))?,
         };
-        let listed = listing(opened, usize::MAX).map_err(self.fail("list", folder))?;
+        let listed = listing(opened).map_err(self.fail("list", folder))?;
         Ok(listed.iter().map(|name| name.to_string_lossy().into_owned()).collect())
     }
 
@@ -145,7 +155,8 @@ impl FilesystemRoot for DirectoryTree {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), HostError> {
         let renamed = self.parent(from).and_then(|(from, old)| {
             let (to, new) = self.parent(to)?;
-            renameat2(&from, old, &to, new, RenameFlags::RENAME_NOREPLACE)?;
+            let rename = || renameat2(&from, old, &to, new, RenameFlags::RENAME_NOREPLACE);
+            removal::insist(&from, old, rename)?;
             // The new name first: stopped in between, both are there, or the new one is.
             fsync(&to)?;
             fsync(&from)
@@ -153,16 +164,23 @@ impl FilesystemRoot for DirectoryTree {
         renamed.map_err(self.fail("move", from))
     }
 
-    fn remove_some(&self, tree: &Path, aside: &Path, most: usize) -> Result<bool, HostError> {
-        let removed = self.parent(tree).and_then(|(folder, name)| {
-            let mut removal = Removal { aside: self.folder(aside)?, left: most };
-            let is_gone = removal.remove(&folder, name, 0)?;
-            fsync(&folder)?;
-            Ok(is_gone)
+    fn empty_some(&self, folder: &Path, most: usize) -> Result<Emptying, HostError> {
+        let opened = self.parent(folder).and_then(|(parent, name)| removal::open(&parent, name));
+        match opened {
+            Ok(Some(opened)) => Removal::new(&opened, most).run(&self.at.join(folder)),
+            Ok(None) | Err(Errno::ENOENT) => Ok(Emptying::Empty),
+            Err(errno) => Err(removal::kept(&self.at.join(folder), errno, 0)),
+        }
+    }
+
+    fn remove_empty(&self, folder: &Path) -> Result<(), HostError> {
+        let removed = self.parent(folder).and_then(|(parent, name)| {
+            removal::remove(&parent, name)?;
+            fsync(&parent)
         });
         match removed {
-            Err(Errno::ENOENT) => Ok(true),
-            removed => removed.map_err(self.fail("remove", tree)),
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(removal::kept(&self.at.join(folder), errno, 0)),
         }
     }
 
@@ -172,69 +190,35 @@ impl FilesystemRoot for DirectoryTree {
     }
 }
 
-/// A removal that ends after so many entries.
-struct Removal {
-    /// Where trees go that are too deep.
-    aside: OwnedFd,
-    left: usize,
+/// A file that was not there: nothing that others have under that name is opened.
+fn new_file(folder: &OwnedFd, name: &str) -> Result<File, Errno> {
+    let is_new = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let opened = openat(folder, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC | is_new, Mode::S_IRUSR | Mode::S_IWUSR);
+    opened.map(File::from)
 }
 
-impl Removal {
-    /// Whether it is gone.
-    fn remove(&mut self, folder: &OwnedFd, name: &OsStr, depth: usize) -> Result<bool, Errno> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        let found = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        if SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFDIR {
-            unlinkat(folder, name, UnlinkatFlags::NoRemoveDir)?;
-            self.left -= 1;
-            return Ok(true);
-        }
-        if depth == DEEPEST {
-            let deep = uuid::Uuid::new_v4().simple().to_string();
-            renameat2(folder, name, &self.aside, &*deep, RenameFlags::RENAME_NOREPLACE)?;
-            self.left -= 1;
-            return Ok(true);
-        }
-        let inner = openat2(folder, name, how(OFlag::O_DIRECTORY))?;
-        self.prove_inside(folder, &inner)?;
-        // No more of a folder with millions of entries than this call removes.
-        let listed = listing(openat2(folder, name, how(OFlag::O_DIRECTORY))?, self.left)?;
-        for entry in listed {
-            if !self.remove(&inner, &entry, depth + 1)? {
-                return Ok(false);
-            }
-        }
-        if self.left == 0 {
-            return Ok(false);
-        }
-        unlinkat(folder, name, UnlinkatFlags::RemoveDir)?;
-        self.left -= 1;
-        Ok(true)
+/// Removes what a write left that was stopped, and nothing else.
+fn remove_leftover(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    let found = match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => return Ok(()),
+        found => found?,
+    };
+    let is_file = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+    if !is_file || found.st_nlink != 1 {
+        let why =
+            format!("beside it is {name}, which no write of localpool left: find out whose it is, and move it away");
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
-
-    /// openat2 says so, too; a mistake here would remove somebody else's files.
-    fn prove_inside(&self, folder: &OwnedFd, inner: &OwnedFd) -> Result<(), Errno> {
-        let device = |of: &OwnedFd| fstat(of).map(|found: FileStat| found.st_dev);
-        if device(folder)? == device(inner)? { Ok(()) } else { Err(Errno::EXDEV) }
-    }
+    Ok(unlinkat(folder, name, UnlinkatFlags::NoRemoveDir)?)
 }
 
-fn how(flags: OFlag) -> OpenHow {
-    OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | flags).resolve(BELOW)
-}
-
-/// Names in a folder, but for its own and its parent's: `most` at most.
-fn listing(folder: OwnedFd, most: usize) -> Result<Vec<OsString>, Errno> {
+/// Names in a folder, but for its own and its parent's.
+fn listing(folder: OwnedFd) -> Result<Vec<OsString>, Errno> {
     let mut folder = Dir::from_fd(folder)?;
     let mut names = Vec::new();
     for entry in folder.iter() {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if names.len() == most {
-            break;
-        }
         if name != "." && name != ".." {
             names.push(name.to_owned());
         }

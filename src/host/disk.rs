@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,6 @@ use nix::libc;
 use self::aligned::AlignedBuffer;
 use self::lock::NodeLock;
 use super::block::{BlockDevice, Disk, Geometry, IoError, Openers, PartitionMap};
-use super::command::close_for_good;
 use super::error::HostError;
 use super::extent::Extent;
 use super::mount::bound_at;
@@ -37,10 +36,10 @@ use super::{holder, ioctl};
 /// How long those who only read a partition may keep it from being unmapped.
 const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same before a claim: longer than udev needs to look. A process that locks an unclaimed disk for longer is about
 /// to use it or already does, for example an agent with another state directory.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+const CLAIM_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest range of one BLKZEROOUT or BLKDISCARD: short enough that an erase can be stopped.
 const CHUNK: u64 = 1 << 30;
 /// The longest read in one piece, which bounds the buffer.
@@ -85,7 +84,7 @@ impl RealDisk {
         // Taken before the descriptor that stays, so that a disk in use is never opened for writing: the
         // close of a writable descriptor makes udev probe the disk.
         let claim = match access {
-            Access::Look | Access::Own => None,
+            Access::ReadOnly | Access::Own => None,
             Access::Alone | Access::Claim => {
                 let hold = open_verified(disk, Mode::Read, libc::O_EXCL).map_err(|error| named(error, disk))?;
                 prove_unbound(disk.devno, &disk.path.display())?;
@@ -93,14 +92,14 @@ impl RealDisk {
             }
         };
         let mode = match access {
-            Access::Look | Access::Alone => Mode::Read,
+            Access::ReadOnly | Access::Alone => Mode::Read,
             Access::Own | Access::Claim => Mode::Write,
         };
         let file = open_verified(disk, mode, libc::O_DIRECT)?;
         match access {
-            Access::Look | Access::Alone => {}
-            Access::Own => lock::shared(&file, &disk.path, LOCK_WAIT)?,
-            Access::Claim => lock::first(&file, &disk.path, FIRST_WAIT)?,
+            Access::ReadOnly | Access::Alone => {}
+            Access::Own => lock::shared(&file, &disk.path, LOCK_TIMEOUT)?,
+            Access::Claim => lock::first(&file, &disk.path, CLAIM_LOCK_TIMEOUT)?,
         }
         let failed =
             |source| HostError::Io { what: "read the size of", object: disk.path.display().to_string(), source };
@@ -118,7 +117,7 @@ impl RealDisk {
                 _ => Partitions::ByKernel,
             },
             lock: NodeLock::default(),
-            lock_wait: LOCK_WAIT,
+            lock_wait: LOCK_TIMEOUT,
             readers_may_take: READERS_MAY_TAKE,
             claim: Mutex::new(claim),
             held: Mutex::default(),
@@ -145,19 +144,6 @@ impl RealDisk {
     fn open_partition(&self) -> Option<File> {
         let number = self.any_mapped()?;
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.node(number)).ok()
-    }
-
-    fn end_claim(&self) {
-        if let Some(hold) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            close_for_good(hold);
-        }
-    }
-
-    /// Lets go of the partition that is held, if it is this one.
-    fn let_go(&self, which: impl FnOnce(&mut HeldPartition) -> bool) {
-        if let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(which) {
-            close_for_good(held.hold);
-        }
     }
 
     fn failed(&self, what: &'static str, range: Extent, source: io::Error) -> IoError {

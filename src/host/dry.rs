@@ -4,6 +4,8 @@
 //! stored is kept in memory and read back from there; the other host never sees it. What cannot be pretended (mounts,
 //! filesystems, an exclusive claim) is refused.
 
+mod mounts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +17,9 @@ use super::array_state::ArrayState;
 use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 use super::error::HostError;
 use super::extent::Extent;
-use super::filesystem_root::FilesystemRoot;
-use super::filesystem_state::FilesystemState;
-use super::fs_usage::FsUsage;
 use super::health::{DiskReport, IoErrors, WriteCounts};
-use super::port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, Host, Mount, MountSource, Mounts, PathState, TargetAccess,
-    TargetKind,
-};
+use super::machine_start::MachineStart;
+use super::port::{Access, Arrays, Filesystems, FsIdentity, FsKind, Host, Mounts, NewArray};
 use super::raw::{Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
@@ -98,9 +95,9 @@ impl Host for DryHost {
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
         match access {
-            Access::Look | Access::Alone => self.real.open(disk, access),
+            Access::ReadOnly | Access::Alone => self.real.open(disk, access),
             Access::Own => {
-                let real = self.real.open(disk, Access::Look)?;
+                let real = self.real.open(disk, Access::ReadOnly)?;
                 let mapped = real.mapped()?.into_iter().map(|one| (one.number, one.extent)).collect();
                 let written = Arc::clone(&self.written);
                 Ok(Arc::new(DryDisk { real, written, writes: Mutex::default(), mapped: Mutex::new(mapped) }))
@@ -110,6 +107,14 @@ impl Host for DryHost {
     }
 
     fn filesystems(&self) -> &dyn Filesystems {
+        self
+    }
+
+    fn machine_start(&self) -> Option<MachineStart> {
+        self.real.machine_start()
+    }
+
+    fn md(&self) -> &dyn Arrays {
         self
     }
 
@@ -141,6 +146,15 @@ impl StateStore for DryHost {
         Ok(())
     }
 
+    fn append(&self, name: &str, text: &str) -> Result<(), HostError> {
+        let before = self.load(name)?.unwrap_or_default();
+        self.store(name, &(before + text))
+    }
+
+    fn remove(&self, _: &str) -> Result<(), HostError> {
+        Ok(())
+    }
+
     fn keep_copy(&self, name: &str, _: &str) -> Result<String, HostError> {
         refused("copy", Path::new(name))
     }
@@ -164,69 +178,21 @@ impl Filesystems for DryHost {
     }
 }
 
-impl Mounts for DryHost {
-    fn table(&self) -> Result<Vec<Mount>, HostError> {
-        self.real.mounts().table()
+impl Arrays for DryHost {
+    fn supported(&self) -> Result<(), HostError> {
+        self.real.md().supported()
     }
 
-    fn mount(&self, _: &Path, target: &Path, _: FsKind, _: &[String]) -> Result<(), HostError> {
-        refused("mount at", target)
+    fn make(&self, array: &NewArray) -> Result<(), HostError> {
+        refused("make an array of", array.members.first().map_or(Path::new("nothing"), PathBuf::as_path))
     }
 
-    fn bind(&self, _: &Path, target: &Path, _: TargetAccess) -> Result<(), HostError> {
-        refused("mount at", target)
+    fn assemble(&self, _: Uuid, members: &[PathBuf]) -> Result<(), HostError> {
+        refused("start the array of", members.first().map_or(Path::new("nothing"), PathBuf::as_path))
     }
 
-    fn unmount(&self, target: &Path) -> Result<(), HostError> {
-        refused("unmount", target)
-    }
-
-    fn detach(&self, target: &Path) -> Result<(), HostError> {
-        refused("unmount", target)
-    }
-
-    fn open_root(&self, target: &Path, _: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError> {
-        refused("write below", target)
-    }
-
-    fn make_target(&self, target: &Path, _: TargetKind) -> Result<(), HostError> {
-        refused("make", target)
-    }
-
-    fn remove_target(&self, target: &Path) -> Result<(), HostError> {
-        refused("remove", target)
-    }
-
-    fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool {
-        self.real.mounts().is_from(mount, source)
-    }
-
-    fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {
-        self.real.mounts().stale_bind_of(table, node)
-    }
-
-    fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
-        self.real.mounts().is_read_only(node)
-    }
-
-    fn set_access(&self, node: &Path, _: TargetAccess) -> Result<(), HostError> {
-        refused("change who may write to", node)
-    }
-
-    fn device_limits(&self, node: &Path) -> Option<DeviceLimits> {
-        self.real.mounts().device_limits(node)
-    }
-
-    fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
-        self.real.mounts().usage(path)
-    }
-
-    fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
-        self.real.mounts().filesystem_state(mount)
-    }
-
-    fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
-        self.real.mounts().path_state(path)
+    fn stop(&self, array: &RawDisk) -> Result<(), HostError> {
+        refused("stop", &array.path)
     }
 }
 
@@ -245,7 +211,7 @@ impl BlockDevice for DryDisk {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         self.real.read_at(offset, buf)?;
         for (range, bytes) in locked(&self.writes).iter() {
-            lay_over(offset, buf, *range, bytes.as_deref());
+            range.lay_over(bytes.as_deref(), offset, buf);
         }
         Ok(())
     }
@@ -267,18 +233,6 @@ impl BlockDevice for DryDisk {
 
     fn sync(&self) -> Result<(), IoError> {
         Ok(())
-    }
-}
-
-/// The part of `range` that lies in a buffer that was read at `offset`; no bytes are zeros.
-fn lay_over(offset: u64, buf: &mut [u8], range: Extent, bytes: Option<&[u8]>) {
-    let (start, end) = (range.start.max(offset), range.end.min(offset.saturating_add(buf.len() as u64)));
-    for at in start..end {
-        let index = |from: u64| usize::try_from(at - from).ok();
-        let byte = bytes.map_or(Some(0), |bytes| bytes.get(index(range.start)?).copied());
-        if let (Some(place), Some(byte)) = (index(offset).and_then(|index| buf.get_mut(index)), byte) {
-            *place = byte;
-        }
     }
 }
 
@@ -334,6 +288,7 @@ impl Disk for DryDisk {
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
+    use crate::host::{FilesystemState, ModuleLoading, TargetAccess};
 
     #[test]
     fn what_is_written_on_a_dry_machine_is_read_back_there_and_nowhere_else() {
@@ -386,6 +341,16 @@ mod tests {
         fake.set_arrays("fake0", vec![array.clone()]);
         fake.set_filesystem_state(Path::new("/t"), filesystem);
         assert_eq!(states(), (vec![array], filesystem));
+    }
+
+    #[test]
+    fn a_dry_machine_asks_for_quota_without_having_a_module_loaded() {
+        let fake = Arc::new(FakeHost::default());
+        let dry = DryHost::new(Arc::clone(&fake) as Arc<dyn Host>);
+        dry.mounts().supports_project_quota(ModuleLoading::Allowed).expect("said");
+        assert!(!fake.mounts.was_asked_to_load());
+        fake.mounts().supports_project_quota(ModuleLoading::Allowed).expect("said");
+        assert!(fake.mounts.was_asked_to_load());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use nix::libc;
 
 use super::links::{names_in, node_number};
 use super::mountinfo::devno;
+use super::process_start::began;
 use super::raw::DevNo;
 
 /// Where the bit of SIGKILL is in the masks of /proc: they begin with signal 1.
@@ -100,13 +101,6 @@ fn waits_for(proc: &Path, pid: i32) -> Option<Option<BTreeSet<DevNo>>> {
         }
     }
     any.then_some(Some(devices))
-}
-
-/// Field 22 of its stat. Field 2 is a name that may hold anything, also `)`.
-fn began(proc: &Path, pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    let (_, from_third) = stat.rsplit_once(')')?;
-    from_third.split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
 fn has_ended(status: &str) -> bool {

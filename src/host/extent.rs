@@ -25,6 +25,18 @@ impl Extent {
         self.len() == 0
     }
 
+    /// Writes the part of its bytes that lies in a buffer that was read at `offset`; no bytes are zeros.
+    pub fn lay_over(&self, bytes: Option<&[u8]>, offset: u64, buf: &mut [u8]) {
+        let (start, end) = (self.start.max(offset), self.end.min(offset.saturating_add(buf.len() as u64)));
+        for at in start..end {
+            let index = |from: u64| usize::try_from(at - from).ok();
+            let byte = bytes.map_or(Some(0), |bytes| bytes.get(index(self.start)?).copied());
+            if let (Some(place), Some(byte)) = (index(offset).and_then(|index| buf.get_mut(index)), byte) {
+                *place = byte;
+            }
+        }
+    }
+
     pub fn contains(&self, other: &Extent) -> bool {
         self.start <= other.start && other.end <= self.end
     }

@@ -70,7 +70,7 @@ mod tests {
         assert!(!file_watch.within(Duration::from_millis(20)).unwrap());
         std::fs::rename(folder.path().join(".agent.sock"), folder.path().join("agent.sock")).unwrap();
         assert!(file_watch.within(Duration::from_secs(10)).unwrap());
-        assert!(!file_watch.within(Duration::ZERO).unwrap(), "it is told once");
+        assert!(!file_watch.within(Duration::ZERO).unwrap(), "it is reported once");
         assert!(FileWatch::watch(&folder.path().join("absent"), "x").is_err());
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What a disk says; `Failing` and `Unknown` with words for people.
+/// What a disk says; `Failing` and `Unknown` with words for people. A temperature is no failure: it passes, and a disk
+/// that was too hot keeps its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Passed,
@@ -32,18 +33,37 @@ impl fmt::Display for DiskWarning {
             Self::ReadOnly => "it has become read-only",
             Self::BackupFailed => "the backup of its volatile memory failed",
             Self::PersistentMemory => "its persistent memory is read-only or unreliable",
-            Self::PredictsFailure(words) | Self::Other(words) => words,
+            Self::PredictsFailure(message) | Self::Other(message) => message,
         })
     }
+}
+
+/// A number that some disks are asked for apart from their verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskNumber {
+    /// With the warning that it is beyond what the maker allows.
+    Temperature,
+    Wear,
+    MediaErrors,
+    PendingSectors,
+    ReallocatedSectors,
 }
 
 /// What a disk reports of itself (SMART), as far as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskReport {
     pub health: Health,
-    /// Empty unless `health` is `Failing`.
+    /// If `health` is not `Failing`, a temperature at most.
     pub warnings: Vec<DiskWarning>,
+    /// It was asked for these, and has not answered: that they are not here says nothing. One that it does not have is
+    /// not among them.
+    pub unanswered: Vec<DiskNumber>,
+    /// Data that it could not read or correct in all its life.
     pub media_errors: Option<u64>,
+    /// Sectors that it cannot read now.
+    pub pending_sectors: Option<u64>,
+    /// Sectors that it has replaced by spare ones.
+    pub reallocated_sectors: Option<u64>,
     /// Entries that NVMe's log of errors has had. Many disks count commands that they do not know, too.
     pub error_log_entries: Option<u64>,
     pub spare_percent: Option<u8>,
@@ -60,13 +80,36 @@ impl DiskReport {
         Self {
             health,
             warnings: Vec::new(),
+            unanswered: Vec::new(),
             media_errors: None,
+            pending_sectors: None,
+            reallocated_sectors: None,
             error_log_entries: None,
             spare_percent: None,
             spare_threshold_percent: None,
             used_percent: None,
             temperature_celsius: None,
         }
+    }
+
+    /// The same. What the disk has not answered this time is as in `last`, which is of the same device.
+    pub fn after(mut self, last: &Self) -> Self {
+        for number in &self.unanswered {
+            match number {
+                DiskNumber::Temperature => {
+                    self.temperature_celsius = last.temperature_celsius;
+                    let warned = last.warnings.iter().filter(|warning| **warning == DiskWarning::Temperature);
+                    self.warnings.extend(warned.cloned());
+                }
+                DiskNumber::Wear => self.used_percent = last.used_percent,
+                DiskNumber::MediaErrors => self.media_errors = last.media_errors,
+                DiskNumber::PendingSectors => self.pending_sectors = last.pending_sectors,
+                DiskNumber::ReallocatedSectors => self.reallocated_sectors = last.reallocated_sectors,
+            }
+        }
+        // Neither has it ever answered those.
+        self.unanswered.retain(|number| last.unanswered.contains(number));
+        self
     }
 }
 

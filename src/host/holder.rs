@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use nix::libc;
 
 use super::block::Openers;
+use super::in_use::swap_devices;
 use super::links::{names_in, node_number};
 use super::mountinfo::namespaces;
 use super::raw::DevNo;
-use super::swaps;
 
 /// `held by dm-3 (vg0-data)`, `mounted at /mnt`, `used as swap`, `open in qemu (pid 7)`.
 pub(super) fn of(device: DevNo) -> Option<String> {
@@ -41,14 +41,14 @@ fn mounted(device: DevNo) -> Option<String> {
 }
 
 fn swapped(device: DevNo) -> Option<String> {
-    let used = swaps::parse(fs::read("/proc/swaps").ok()?);
+    let used = swap_devices(fs::read("/proc/swaps").ok()?);
     used.iter().any(|path| is_node_of(path, device)).then(|| "used as swap".to_owned())
 }
 
 /// A process with a descriptor of it; the one with the lowest number.
 fn opened(device: DevNo) -> Option<String> {
     let pid = processes().into_iter().find(|pid| has_open(*pid, device, |_, to| to.starts_with("/dev/")))?;
-    Some(in_words(pid))
+    Some(describe(pid))
 }
 
 /// A loop device over it, or another process than this one with a descriptor of it, by whatever path it was opened.
@@ -61,7 +61,7 @@ pub(super) fn opened_elsewhere(device: DevNo, who: Openers) -> Option<String> {
                 && (who == Openers::All || may_write(*pid, descriptor))
         })
     };
-    let by_process = || processes().into_iter().filter(|pid| *pid != std::process::id()).find(has_it).map(in_words);
+    let by_process = || processes().into_iter().filter(|pid| *pid != std::process::id()).find(has_it).map(describe);
     looped(Path::new("/sys"), device, who).or_else(by_process)
 }
 
@@ -84,7 +84,7 @@ fn processes() -> Vec<u32> {
     processes
 }
 
-fn in_words(pid: u32) -> String {
+fn describe(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("open in {} (pid {pid})", name.trim())
 }

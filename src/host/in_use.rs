@@ -1,20 +1,21 @@
 //! Who uses a device: mounts in every mount namespace in sight, members of a mounted btrfs, swap.
 //!
-//! Takes in the scanned devices and /proc; marks `mounts`, `swap`, and, if a mount table makes no
+//! Takes in the scanned devices and /proc, with its list of swaps; marks `mounts`, `swap`, and, if a mount table makes no
 //! sense, `unreadable`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::read;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::error::HostError;
 use super::links::{DevTree, names_in, node_number};
-use super::mountinfo::{Namespace, namespaces};
+use super::mountinfo::{Namespace, namespaces, unescape};
 use super::port::Mount;
 use super::raw::{MountHow, MountUse, RawDisk};
 use super::roots::Roots;
-use super::swaps;
 
 /// The namespace of a btrfs member's mount use, if its mount is in no namespace that we can see.
 pub const UNSEEN_NAMESPACE: u64 = 0;
@@ -30,8 +31,8 @@ pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Resu
             }
             // Any device may be mounted there: none is known to be free.
             Err(why) => {
-                let words = format!("the mounts of namespace {} cannot be parsed: {why}", namespace.inode);
-                disks.iter_mut().for_each(|disk| disk.cannot_be_known(&words));
+                let message = format!("the mounts of namespace {} cannot be parsed: {why}", namespace.inode);
+                disks.iter_mut().for_each(|disk| disk.cannot_be_known(&message));
             }
         }
     }
@@ -140,7 +141,7 @@ fn mark_swaps(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Result<()
     let file = roots.proc.join("swaps");
     match read(&file) {
         Ok(text) => {
-            for index in swaps::parse(text).iter().filter_map(|path| tree.by_path(path)) {
+            for index in swap_devices(text).iter().filter_map(|path| tree.by_path(path)) {
                 disks[index].swap = true;
                 disks[index].fs_type = Some("swap".to_owned());
             }
@@ -149,5 +150,42 @@ fn mark_swaps(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Result<()
         // A kernel without swap.
         Err(why) if why.kind() == ErrorKind::NotFound => Ok(()),
         Err(source) => Err(HostError::Io { what: "cannot read", object: file.display().to_string(), source }),
+    }
+}
+
+/// Device nodes in use as swap, as the kernel writes them in `/proc/swaps`. Swap files are no devices.
+pub(super) fn swap_devices(text: impl AsRef<[u8]>) -> Vec<PathBuf> {
+    let lines = text.as_ref().split(|byte| *byte == b'\n').skip(1);
+    lines
+        .filter_map(|line| {
+            let mut fields = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty());
+            let name = unescape(fields.next()?);
+            // A node that was removed while in use is still in use.
+            let name = name.strip_suffix(b" (deleted)").unwrap_or(&name).to_vec();
+            (fields.next()? == b"partition").then(|| PathBuf::from(OsString::from_vec(name)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn devices_are_listed_and_swap_files_are_not() {
+        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                    /dev/sda2                               partition\t8388604\t\t0\t\t-2\n\
+                    /swap\\040file                           file\t\t1048572\t\t0\t\t-3\n\
+                    /dev/odd\\040name                        partition\t4\t0\t-4\n\
+                    /dev/dm-1\\040(deleted)                  partition\t4\t0\t-5\n";
+        assert_eq!(swap_devices(text), ["/dev/sda2", "/dev/odd name", "/dev/dm-1"].map(PathBuf::from));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            swap_devices(&bytes);
+        }
     }
 }

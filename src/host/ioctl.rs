@@ -1,10 +1,12 @@
-//! The block ioctls that neither std nor nix wraps, extended attributes, and a child that ends with its parent, as safe
-//! functions. The only unsafe code of the crate.
+//! The block ioctls that neither std nor nix wraps, extended attributes, quota, and a child that ends with its parent,
+//! as safe functions. The only unsafe code of the crate.
 //!
 //! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
 //! are those of linux/fs.h, linux/blkpg.h, linux/loop.h, linux/nvme_ioctl.h and scsi/sg.h.
 
 #![allow(unsafe_code, reason = "no safe wrapper exists; each call says why it is sound")]
+
+mod quota;
 
 use std::ffi::CStr;
 use std::io;
@@ -24,6 +26,10 @@ use nix::{
     request_code_readwrite,
 };
 
+pub use self::quota::{
+    QuotaNumbers, QuotaSwitches, allow_removal, forbid_changes, load_filesystem, may_call_quotactl_fd, project,
+    quota_numbers, quota_switches, set_project, set_quota,
+};
 use super::extent::Extent;
 use super::port::TargetAccess;
 

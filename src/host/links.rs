@@ -144,8 +144,8 @@ pub(super) fn open_below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> 
     openat2(root, path, OpenHow::new().flags(PLAIN).resolve(ResolveFlag::RESOLVE_IN_ROOT))
 }
 
-/// The block device that a path leads to on the host. If the host's processes are not in sight, as this process sees the
-/// path.
+/// The block device that a path leads to on the host. If the host's processes are not in sight, as this
+/// process sees the path.
 pub fn device_on_host(path: &Path) -> Option<DevNo> {
     let Some(root) = host_root(Path::new("/proc")) else { return node_number(path) };
     let found = fstat(open_below(&root, path).ok()?).ok()?;

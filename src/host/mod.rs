@@ -10,13 +10,16 @@
 mod agent_lock;
 mod announcements;
 mod array_state;
+mod arrays;
 mod backoff;
+mod benchmark;
 mod block;
 mod command;
 mod device_event;
 mod device_lock;
 mod directory_tree;
 mod disk;
+mod disk_figures;
 mod dry;
 mod dying;
 mod error;
@@ -37,12 +40,16 @@ pub mod ioctl;
 mod kernel_name;
 pub mod links;
 pub mod machine_id;
+mod machine_start;
 mod mount;
 mod mountinfo;
 mod natural_order;
+mod new_file;
 mod notifier;
 mod pace;
 mod port;
+mod process_start;
+mod project_quota;
 mod raw;
 mod real;
 mod roots;
@@ -51,14 +58,12 @@ mod slot_light;
 mod smart;
 pub mod state;
 pub mod stdout;
-mod swaps;
 pub mod sysfs;
 pub mod table;
 mod text_types;
 pub mod timeout;
 mod udev;
 mod udev_events;
-mod uevent;
 mod wait;
 
 pub use agent_lock::AgentLock;
@@ -72,30 +77,34 @@ pub use device_lock::{
     DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, LockTimeout, SHORT_DEVICE_LOCK_TIMEOUT, Shows,
 };
 pub use disk::RealDisk;
+pub use disk_figures::{BenchmarkBounds, DiskFigures, MachineModel};
 pub use dry::DryHost;
-pub use error::{HostError, chain};
+pub use error::{HostError, SharedError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
 pub use file_watch::FileWatch;
 pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
-pub use filesystem_root::FilesystemRoot;
+pub use filesystem_root::{Emptying, FilesystemRoot};
 pub use filesystem_state::FilesystemState;
 pub use fs_usage::FsUsage;
-pub use health::{DiskReport, DiskWarning, Health, IoErrors, WriteCounts};
+pub use health::{DiskNumber, DiskReport, DiskWarning, Health, IoErrors, WriteCounts};
 
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;
+pub use machine_start::MachineStart;
 pub use mount::RealMounts;
 pub use natural_order::natural_order;
+pub use new_file::{is_there, write_new};
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{
-    Access, DeviceLimits, Filesystems, FsIdentity, FsKind, Host, Mount, MountSource, Mounted, Mounts, PathState,
-    TargetAccess, TargetKind,
+    Access, Arrays, DeviceLimits, Filesystems, FsIdentity, FsKind, Host, Mount, MountSource, Mounted,
+    MountedFilesystem, Mounts, NewArray, NoMountPoint, PathState, TargetAccess, TargetKind,
 };
+pub use project_quota::{ModuleLoading, ProjectId, ProjectQuota, ProjectUsage, QuotaState};
 pub use raw::{
-    DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,
-    ProvisionerOffer, RawDisk, Signature, is_unchanged,
+    DevNo, DeviceKind, Dm, ForeignLink, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe,
+    ProbeResult, RawDisk, Signature, is_unchanged,
 };
 pub use real::RealHost;
 pub use roots::Roots;

@@ -8,10 +8,15 @@
 //! nodes. For a raw block volume the device's own flag does that (`device`).
 
 mod device;
+mod identity;
+mod mounted;
 mod options;
 mod path;
+mod quota;
+mod shown;
 mod source;
 mod state;
+mod unmount;
 
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io;
@@ -19,31 +24,30 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statvfs::statvfs;
 
 pub(super) use self::device::bound_at;
-use self::options::Options;
+use self::options::{Options, kept_flags};
+pub(super) use self::path::device_of;
 use super::directory_tree::DirectoryTree;
 use super::error::HostError;
 use super::filesystem_root::FilesystemRoot;
 use super::filesystem_state::FilesystemState;
 use super::fs_usage::FsUsage;
-use super::port::{DeviceLimits, FsKind, Mount, MountSource, Mounts, PathState, TargetAccess, TargetKind};
+use super::port::{
+    DeviceLimits, FsKind, Mount, MountSource, MountedFilesystem, Mounts, NoMountPoint, PathState, TargetAccess,
+    TargetKind,
+};
+use super::project_quota::ModuleLoading;
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
-
-/// How often and how long to wait for somebody who uses a filesystem only for a moment.
-const MOMENTS: u32 = 25;
-const MOMENT: Duration = Duration::from_millis(20);
 
 /// The mounts of the namespace that this process lives in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,12 +58,12 @@ impl Mounts for RealMounts {
         super::mountinfo::own(Path::new("/proc"))
     }
 
-    fn mount(&self, device: &Path, target: &Path, kind: FsKind, words: &[String]) -> Result<(), HostError> {
-        let options = Options::parse(words)?;
+    fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError> {
+        let parsed = Options::parse(options)?;
         let pinned = Pinned::open(target)?;
         pinned.expect(TargetKind::Directory)?;
-        let data = (!options.data.is_empty()).then_some(options.data.as_str());
-        mount(Some(device), &pinned.proc_path(), Some(kind.name()), options.flags, data).map_err(|errno| {
+        let data = (!parsed.data.is_empty()).then_some(parsed.data.as_str());
+        mount(Some(device), &pinned.proc_path(), Some(kind.name()), parsed.flags, data).map_err(|errno| {
             let object = || format!("{} on {}", device.display(), target.display());
             match errno {
                 Errno::EBUSY => HostError::Busy { object: object() },
@@ -69,7 +73,7 @@ impl Mounts for RealMounts {
                     object: object(),
                     source: io::Error::new(
                         io::ErrorKind::InvalidInput,
-                        format!("no {} there, or one of the options is not known: {words:?}", kind.name()),
+                        format!("no {} there, or one of the options is not known: {options:?}", kind.name()),
                     ),
                 },
                 _ => HostError::Io { what: "mount", object: object(), source: errno.into() },
@@ -97,34 +101,32 @@ impl Mounts for RealMounts {
     }
 
     fn unmount(&self, target: &Path) -> Result<(), HostError> {
-        let mut pauses = MOMENTS;
-        let unmounted = loop {
-            match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
-                // A measurement of its filesystem, which kubelet asks for each minute, keeps it busy as a user does.
-                Err(Errno::EBUSY) if pauses > 0 => {
-                    pauses -= 1;
-                    sleep(MOMENT);
-                }
-                unmounted => break unmounted,
-            }
-        };
-        match unmounted {
-            // EINVAL: no mount point, which a symlink never is.
-            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
-            Err(Errno::EBUSY) => Err(HostError::Busy { object: format!("the mount at {}", target.display()) }),
-            Err(errno) => Err(failed("unmount", target, errno)),
-        }
+        unmount::unmount(target)
     }
 
     fn detach(&self, target: &Path) -> Result<(), HostError> {
-        match umount2(target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH) {
-            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
-            Err(errno) => Err(failed("detach the mount at", target, errno)),
-        }
+        unmount::detach(target)
+    }
+
+    fn supports_project_quota(&self, loading: ModuleLoading) -> Result<(), HostError> {
+        quota::supports_project_quota(&Roots::default().proc, loading)
     }
 
     fn open_root(&self, target: &Path, node: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError> {
-        Ok(Arc::new(DirectoryTree::open(target, node)?))
+        let root = DirectoryTree::open(target, node)?;
+        // A mount of one of its folders has the same device, and whoever has the folder decides what is in it.
+        let is_whole = |mount: &Mount| mount.root == Path::new("/");
+        match self.table()?.iter().rfind(|mount| mount.target == target).is_some_and(is_whole) {
+            true => Ok(Arc::new(root)),
+            false => {
+                let why = format!("not the filesystem of {} but a folder of it is mounted there", node.display());
+                Err(HostError::Changed { path: target.to_owned(), why })
+            }
+        }
+    }
+
+    fn mounted_filesystem(&self, path: &Path) -> Result<Result<MountedFilesystem, NoMountPoint>, HostError> {
+        mounted::mounted_filesystem(&Roots::default(), path)
     }
 
     fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError> {
@@ -145,6 +147,14 @@ impl Mounts for RealMounts {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Pinned::open(target)?.expect(kind),
             Err(source) => Err(io_error("make the target", target, source)),
+        }
+    }
+
+    fn has_target(&self, target: &Path) -> Result<bool, HostError> {
+        match fs::symlink_metadata(target) {
+            Ok(_) => Ok(true),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(source) => Err(io_error("look at", target, source)),
         }
     }
 
@@ -176,6 +186,20 @@ impl Mounts for RealMounts {
 
     fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool {
         device::is_from(mount, source)
+    }
+
+    fn can_show_on_host(&self, folder: &Path) -> Result<(), HostError> {
+        shown::can_show_on_host(&Roots::default().proc, folder)
+    }
+
+    fn show_on_host(&self, source: &Path, at: &Path) -> Result<(), HostError> {
+        shown::show_on_host(&Roots::default().proc, source, at)
+    }
+
+    fn hide_from_host(&self, at: &Path) -> Result<(), HostError> {
+        self.unmount(at)?;
+        shown::remove_mount_point(at);
+        Ok(())
     }
 
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {
@@ -212,6 +236,10 @@ impl Mounts for RealMounts {
     fn path_state(&self, path: &Path) -> Result<PathState, HostError> {
         path::path_state(&Roots::default(), path)
     }
+
+    fn path_identity(&self, path: &Path) -> Option<String> {
+        path::path_identity(&Roots::default(), path)
+    }
 }
 
 /// Remounts a bind read-only. The remount sets all flags at once, so those that the source has must be named
@@ -223,20 +251,6 @@ fn make_read_only(target: &Path) -> Result<(), HostError> {
     // Opened again: the descriptor from before the bind leads to what is now covered.
     let covering = Pinned::open(target)?;
     mount(none, &covering.proc_path(), none, flags, none).map_err(|errno| failed("make read-only", target, errno))
-}
-
-fn kept_flags(has: FsFlags) -> MsFlags {
-    [
-        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
-    ]
-    .into_iter()
-    .filter(|(theirs, _)| has.contains(*theirs))
-    .fold(MsFlags::empty(), |flags, (_, ours)| flags | ours)
 }
 
 /// A path that was looked at and stays the same thing while the descriptor is open.

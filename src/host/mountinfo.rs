@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,24 @@ pub struct Row {
 /// its superblock is read-only.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Mount>, ParseError> {
     rows(text.as_ref()).map(|row| Ok(row?.mount)).collect()
+}
+
+/// Whether what is mounted below an open folder comes to the other namespaces that its mount came from.
+pub(super) fn is_shared(proc: &Path, folder: impl AsFd) -> Result<bool, HostError> {
+    let file = proc.join("self/fdinfo").join(folder.as_fd().as_raw_fd().to_string());
+    let failed = |source| HostError::Io { what: "cannot read", object: file.display().to_string(), source };
+    let facts = std::fs::read_to_string(&file).map_err(failed)?;
+    let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    read_own(proc, |text| Ok(id.is_some_and(|id| is_shared_in(text, id.trim()))))
+}
+
+/// By the optional fields of the mount with this number.
+fn is_shared_in(table: &[u8], id: &str) -> bool {
+    let fields = |line: &[u8]| line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let mut lines = table.split(|byte| *byte == b'\n').map(fields);
+    let of_it = lines.find(|fields| fields.first().is_some_and(|first| first == id.as_bytes())).unwrap_or_default();
+    let mut optional = of_it.iter().skip(6).take_while(|field| *field != b"-");
+    optional.any(|field| field.starts_with(b"shared:"))
 }
 
 fn rows(text: &[u8]) -> impl Iterator<Item = Result<Row, ParseError>> {
@@ -263,6 +282,8 @@ mod tests {
             mounts.iter().map(|m| (m.device.minor, m.target.to_str().unwrap(), m.fs_type.as_str())).collect();
         assert_eq!(found, [(1, "/a", "ext4"), (2, "/b", "ext4"), (3, "/c", "xfs")]);
         assert_eq!(mounts[1].options, ["rw", "noatime", "errors=continue"]);
+        let shared = ["36", "37", "38", "39"].map(|id| is_shared_in(lines.as_bytes(), id));
+        assert_eq!(shared, [false, false, true, false], "what is mounted below one that only receives stays there");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The machine as everything else sees it: [`Host`], and what it has. Values, and traits that `real`, `fake` and `dry`
 //! implement.
 
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,18 +9,21 @@ use std::time::Duration;
 
 use super::array_state::ArrayState;
 use super::block::Disk;
+use super::disk_figures::{BenchmarkBounds, DiskFigures, MachineModel};
 use super::error::HostError;
 use super::filesystem_root::FilesystemRoot;
 use super::filesystem_state::FilesystemState;
 use super::fs_usage::FsUsage;
 use super::health::{DiskReport, IoErrors, WriteCounts};
+use super::machine_start::MachineStart;
+use super::project_quota::ModuleLoading;
 use super::raw::{DevNo, Probe, RawDisk};
 use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
 
 /// A machine with disks. All calls block; the async edge calls them from blocking threads.
 ///
-/// One trait: looks (`agent`, `health`) and opens (`pool`) need the same scan of the same machine.
+/// One trait: those who read (`agent`, `health`) and those who open (`pool`) need the same scan of the same machine.
 pub trait Host: Send + Sync + 'static {
     /// Every block device and partition, as the kernel describes it. Opens no device.
     fn scan(&self) -> Result<Vec<RawDisk>, HostError>;
@@ -43,6 +47,22 @@ pub trait Host: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// For how long a disk was busy since the kernel found it; `None`: nobody counts that. Opens no device.
+    fn busy_time(&self, _disk: &RawDisk) -> Option<Duration> {
+        None
+    }
+
+    /// Measures the disk of a filesystem that is mounted, by a file without a name in it: it takes a minute, and space
+    /// for that time. It may block as long as the disk does.
+    fn benchmark(&self, mount: &Mount, _bounds: BenchmarkBounds) -> Result<DiskFigures, HostError> {
+        Err(HostError::Unsupported { what: format!("{} cannot be measured", mount.target.display()) })
+    }
+
+    /// What the firmware says of the machine.
+    fn model(&self) -> MachineModel {
+        MachineModel::default()
+    }
+
     /// The light of the slot that a disk is in; `None` if Linux knows none. Opens no device.
     fn slot_light(&self, _disk: &RawDisk) -> Option<SlotLight> {
         None
@@ -59,6 +79,9 @@ pub trait Host: Send + Sync + 'static {
     /// mkfs, fsck and grow.
     fn filesystems(&self) -> &dyn Filesystems;
 
+    /// Makes, starts and stops md arrays.
+    fn md(&self) -> &dyn Arrays;
+
     /// The mount table of the namespace that volumes are published in.
     fn mounts(&self) -> &dyn Mounts;
 
@@ -68,6 +91,11 @@ pub trait Host: Send + Sync + 'static {
     /// Where this driver mounts filesystems of its own: a folder that need not be there.
     fn own_mounts(&self) -> PathBuf;
 
+    /// Which start of the machine this is; `None`: nobody can say it.
+    fn machine_start(&self) -> Option<MachineStart> {
+        None
+    }
+
     /// Monotonic time since some fixed point; never goes back, unaffected by the wall clock.
     fn monotonic(&self) -> Duration;
 }
@@ -75,8 +103,8 @@ pub trait Host: Send + Sync + 'static {
 /// What a disk is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// O_RDONLY: to look. Closing it makes no udev event.
-    Look,
+    /// O_RDONLY: to read. Closing it makes no udev event.
+    ReadOnly,
     /// O_RDWR | O_DIRECT with flock LOCK_SH, for life.
     Own,
     /// O_RDONLY with O_EXCL: proves that nobody uses one of our disks. Closing it makes no udev event.
@@ -108,6 +136,34 @@ pub trait Filesystems: Send + Sync {
 
     /// What a probe finds there now: type and UUID.
     fn identify(&self, device: &Path) -> Result<Option<FsIdentity>, HostError>;
+}
+
+/// An array that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewArray {
+    pub uuid: uuid::Uuid,
+    /// `raid0`.
+    pub level: &'static str,
+    /// Bytes; whole KiB.
+    pub chunk: u64,
+    /// In the order of their places.
+    pub members: Vec<PathBuf>,
+}
+
+/// What is done with arrays.
+pub trait Arrays: Send + Sync {
+    /// Whether arrays can be made here. The text says what is missing.
+    fn supported(&self) -> Result<(), HostError>;
+
+    /// Makes an array of just these devices, whatever is on them, and starts it.
+    fn make(&self, array: &NewArray) -> Result<(), HostError>;
+
+    /// Starts an array that was made. Each of the devices must be a member of it, and none may lack.
+    fn assemble(&self, uuid: uuid::Uuid, members: &[PathBuf]) -> Result<(), HostError>;
+
+    /// Stops an array that nobody uses, if it is still the one that was scanned: the numbers of arrays are used again. What
+    /// is on its members stays.
+    fn stop(&self, array: &RawDisk) -> Result<(), HostError>;
 }
 
 /// What a filesystem says it is. `kind` is blkid's TYPE, which may be one that we do not make.
@@ -153,8 +209,15 @@ pub trait Mounts: Send + Sync {
     /// mounted is success.
     fn detach(&self, target: &Path) -> Result<(), HostError>;
 
+    /// Whether the kernel can keep projects of XFS within limits: an error says what is missing. Mounted with the
+    /// option `prjquota`, a filesystem does.
+    fn supports_project_quota(&self, loading: ModuleLoading) -> Result<(), HostError>;
+
     /// The root of the filesystem of the device at `node`, which must be what is mounted at `target`.
     fn open_root(&self, target: &Path, node: &Path) -> Result<Arc<dyn FilesystemRoot>, HostError>;
+
+    /// The filesystem that somebody mounted at a path of the host. It may block as long as a dead disk does.
+    fn mounted_filesystem(&self, path: &Path) -> Result<Result<MountedFilesystem, NoMountPoint>, HostError>;
 
     /// Makes an empty directory or file to mount on. There already, of that type: success.
     fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError>;
@@ -162,9 +225,26 @@ pub trait Mounts: Send + Sync {
     /// Removes what `make_target` made. Not there is success; not empty is an error.
     fn remove_target(&self, target: &Path) -> Result<(), HostError>;
 
+    /// Whether there is something at a target, be it what `make_target` made. It looks past no link.
+    fn has_target(&self, target: &Path) -> Result<bool, HostError>;
+
     /// Whether a mount is from a source: from its directory or a directory below that. A mount from a whole device may
     /// also be a bind of the device's node.
     fn is_from(&self, mount: &Mount, source: MountSource<'_>) -> bool;
+
+    /// Whether directories can be bound below a folder of the host, as far as that is known beforehand: an error says what
+    /// has to be changed. Nothing is made there.
+    fn can_show_on_host(&self, folder: &Path) -> Result<(), HostError>;
+
+    /// Binds a directory at a path of the host, where all of its processes see it. The folder above must be there, for
+    /// this process, too, with no link on the way. The last name is made, so that nobody can write below it while nothing
+    /// is mounted there. What is not empty, or mounted already, is an error and stays.
+    fn show_on_host(&self, source: &Path, at: &Path) -> Result<(), HostError>;
+
+    /// Ends what `show_on_host` did. In use is an error, not there is success.
+    fn hide_from_host(&self, at: &Path) -> Result<(), HostError> {
+        self.unmount(at)
+    }
 
     /// Where in `table` a node is bound whose own device has gone and whose number the device at `node` has now.
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf>;
@@ -186,6 +266,11 @@ pub trait Mounts: Send + Sync {
 
     /// What a path of the host is. It may block, too.
     fn path_state(&self, path: &Path) -> Result<PathState, HostError>;
+
+    /// Which filesystem is mounted at a path of the host, or which device it leads to: `KIND-NAME`, which stays the
+    /// same after a boot. Only words of one kind can be compared. `None`: nothing is there, or nobody says. It may
+    /// block, too.
+    fn path_identity(&self, path: &Path) -> Option<String>;
 }
 
 /// How the kernel has a disk or a partition now.
@@ -218,7 +303,8 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
-/// The kernel adds it to the root of a mount whose directory was removed. No name has a slash, so no other root ends so.
+/// The kernel adds it to the root of a mount whose directory was removed. No name has a slash, so no
+/// other root ends so.
 const REMOVED: &[u8] = b"//deleted";
 
 /// What a volume is mounted from, as findmnt shows it: `/dev/sda1[/a]` is the directory `/a` of the filesystem on
@@ -241,9 +327,9 @@ impl<'a> MountSource<'a> {
     }
 
     /// Whether a mount of its device with this root is from it. A directory below its own counts, as kubelet binds one
-    /// for a subPath: whoever has that reads and writes the volume. A directory that was removed does not count, whatever
-    /// has its path now: there is no file in it, and none can be made. It counts for a whole filesystem, which it keeps
-    /// in use.
+    /// for a subPath: whoever has that reads and writes the volume. A directory that was removed does not count,
+    /// whatever has its path now: there is no file in it, and none can be made. It counts for a whole filesystem,
+    /// which it keeps in use.
     pub fn has(&self, root: &Path) -> bool {
         let is_removed = || root.as_os_str().as_bytes().ends_with(REMOVED);
         self.is_whole() || (root.starts_with(self.root) && !is_removed())
@@ -272,4 +358,44 @@ pub enum Mounted {
     Part,
     /// A filesystem from its root on.
     Whole,
+}
+
+/// A filesystem that is mounted at a path, from its root on.
+#[derive(Clone)]
+pub struct MountedFilesystem {
+    /// Its row in the host's table.
+    pub mount: Mount,
+    /// The number that `stat --file-system --format %i` shows. Another mount of the same filesystem may have another.
+    pub fsid: u64,
+    /// It is the filesystem of the host's `/`, too.
+    pub is_of_system: bool,
+    /// Opened at the path, and proven to be the root of that mount: what is mounted there later changes nothing of it.
+    /// As long as it is open, nobody can unmount the filesystem.
+    pub root: Arc<dyn FilesystemRoot>,
+}
+
+impl fmt::Debug for MountedFilesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mount, fsid, is_of_system, root: _ } = self;
+        f.debug_struct("MountedFilesystem")
+            .field("mount", mount)
+            .field("fsid", fsid)
+            .field("is_of_system", is_of_system)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a path is not where a filesystem is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoMountPoint {
+    #[error("there is nothing")]
+    Absent,
+    #[error("it is a symbolic link, or leads through one")]
+    Link,
+    #[error("it is no folder")]
+    NoFolder,
+    #[error("nothing is mounted there")]
+    NotMounted,
+    #[error("a folder of a filesystem is mounted there, and not the filesystem from its root on")]
+    Part,
 }

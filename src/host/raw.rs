@@ -55,8 +55,8 @@ pub struct RawDisk {
     pub wwid: Option<String>,
     /// As lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `virtio`, `tcp`, …
     pub transport: Option<String>,
-    /// Its place in the kernel's tree of devices, from `devices` on: the path shows how it is attached.
-    pub place: PathBuf,
+    /// Where it is in the kernel's tree of devices, from `devices` on: the path shows how it is attached.
+    pub sysfs_path: PathBuf,
     /// SCSI or NVMe device state (`running`, `live`, `offline`); dm says `suspended`.
     pub state: Option<String>,
     /// Links under /dev/disk and /dev/mapper that lead here, absolute, sorted.
@@ -77,10 +77,10 @@ pub struct RawDisk {
     /// queue/zoned, unless it is `none`.
     pub zoned: Option<String>,
     pub numa_node: Option<i32>,
-    pub offered: ProvisionerOffer,
+    pub offered: ForeignLink,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
-    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words: without them
+    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, as text: without them
     /// nobody knows what the device is.
     pub unreadable: Option<String>,
 }
@@ -104,7 +104,7 @@ impl RawDisk {
             serial: None,
             wwid: None,
             transport: None,
-            place: PathBuf::new(),
+            sysfs_path: PathBuf::new(),
             state: None,
             links: Vec::new(),
             holders: Vec::new(),
@@ -117,7 +117,7 @@ impl RawDisk {
             discards: false,
             zoned: None,
             numa_node: None,
-            offered: ProvisionerOffer::None,
+            offered: ForeignLink::None,
             diskseq: None,
             unreadable: None,
         }
@@ -148,6 +148,26 @@ pub enum DeviceKind {
     /// Anything that we do not know; the kernel's name of it. The hidden paths of an NVMe multipath head
     /// have no device node, and a scan skips them.
     Other(String),
+}
+
+impl DeviceKind {
+    /// `None`: it is no partition.
+    pub fn partition(&self) -> Option<&Partition> {
+        match self {
+            Self::Partition(partition) => Some(partition),
+            Self::Disk | Self::Loop(_) | Self::Dm(_) | Self::Md(_) => None,
+            Self::Rom | Self::Floppy | Self::Ram | Self::Zram | Self::Network | Self::Other(_) => None,
+        }
+    }
+
+    /// What a loop device is over; `None`: nothing, or it is no loop device.
+    pub fn backing(&self) -> Option<&LoopBacking> {
+        match self {
+            Self::Loop(backing) => backing.as_ref(),
+            Self::Disk | Self::Partition(_) | Self::Dm(_) | Self::Md(_) => None,
+            Self::Rom | Self::Floppy | Self::Ram | Self::Zram | Self::Network | Self::Other(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,12 +210,12 @@ pub struct Md {
 
 /// Whether another provisioner has a device on offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ProvisionerOffer {
+pub enum ForeignLink {
     #[default]
     None,
     /// By this link or device node in one of its folders.
     By(PathBuf),
-    /// A folder could not be read; the words say which and why.
+    /// A folder could not be read; the text says which and why.
     NotKnown(String),
 }
 
@@ -215,13 +235,13 @@ pub enum MountHow {
     Node,
 }
 
-/// What a look at the content found.
+/// What a probe of the content found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Nobody looked, as the facts in sysfs decide already.
-    NotLooked,
-    Looked(ProbeResult),
-    /// It could not be read; the words say why.
+    /// Nobody read it, as the facts in sysfs decide already.
+    NotRead,
+    Read(ProbeResult),
+    /// It could not be read; the text says why.
     Failed(String),
 }
 

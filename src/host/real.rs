@@ -5,20 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::array_state::{self, ArrayState};
+use super::arrays::RealArrays;
 use super::block::Disk;
 use super::disk::RealDisk;
+use super::disk_figures::{BenchmarkBounds, DiskFigures, MachineModel};
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
 use super::health::{DiskReport, IoErrors, WriteCounts};
+use super::machine_start::MachineStart;
 use super::mount::RealMounts;
-use super::port::{Access, Filesystems, Host, Mounts};
+use super::port::{Access, Arrays, Filesystems, Host, Mount, Mounts};
 use super::raw::{Probe, RawDisk};
 use super::roots::Roots;
 use super::slot_light::{Lit, SlotLight};
 use super::state::{StateDir, StateStore};
 use super::timeout::{DEVICE_TIMEOUT, Timeouts};
-use super::{signature, smart, sysfs};
+use super::{benchmark, signature, smart, sysfs};
 
 /// Linux, as its kernel shows it here and now.
 pub struct RealHost {
@@ -100,6 +103,18 @@ impl Host for RealHost {
         array_state::read(&self.roots.sys, disk.devno)
     }
 
+    fn busy_time(&self, disk: &RawDisk) -> Option<Duration> {
+        sysfs::busy_time(&self.roots, disk)
+    }
+
+    fn benchmark(&self, mount: &Mount, bounds: BenchmarkBounds) -> Result<DiskFigures, HostError> {
+        benchmark::benchmark(&self.roots.proc, mount, bounds)
+    }
+
+    fn model(&self) -> MachineModel {
+        benchmark::machine_model(&self.roots.sys)
+    }
+
     fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
         sysfs::slot_light(&self.roots, disk)
     }
@@ -117,6 +132,10 @@ impl Host for RealHost {
         &self.filesystems
     }
 
+    fn md(&self) -> &dyn Arrays {
+        &RealArrays
+    }
+
     fn mounts(&self) -> &dyn Mounts {
         &self.mounts
     }
@@ -129,6 +148,10 @@ impl Host for RealHost {
         // As the mount table has it: a link on the way would hide what is mounted there.
         let state = self.state.path();
         std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned()).join("filesystems")
+    }
+
+    fn machine_start(&self) -> Option<MachineStart> {
+        MachineStart::read(&self.roots.proc)
     }
 
     fn monotonic(&self) -> Duration {

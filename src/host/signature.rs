@@ -32,8 +32,8 @@ const MOST_RESULTS: usize = 256;
 
 /// Looks at a disk. What cannot be read is `Failed`, never blank.
 pub fn probe(disk: &RawDisk) -> Probe {
-    match look(disk) {
-        Ok(contents) => Probe::Looked(contents),
+    match read_content(disk) {
+        Ok(contents) => Probe::Read(contents),
         Err(error) => Probe::Failed(chain(&error)),
     }
 }
@@ -57,7 +57,7 @@ pub fn identify(device: &Path) -> Result<Option<FsIdentity>, HostError> {
     }
 }
 
-fn look(disk: &RawDisk) -> Result<ProbeResult, HostError> {
+fn read_content(disk: &RawDisk) -> Result<ProbeResult, HostError> {
     if let DeviceKind::Dm(dm) = &disk.kind
         && libblkid_skips(dm)
     {

@@ -1,17 +1,22 @@
 //! What a disk says of its own health: the SMART log of NVMe, SMART RETURN STATUS of ATA, the informational exceptions
-//! of SCSI.
+//! of SCSI; and what the last two report besides (`ata`, `scsi`).
 //!
 //! Takes in a scanned disk, gives out a [`DiskReport`]. The decoding is pure, from bytes to values, by the
 //! specifications; asking opens the node read-only. A device that does not say, or cannot be asked (a partition, a loop
 //! device, virtio, a disk behind a USB bridge or a RAID controller), is [`Health::Unknown`], never Passed. If nothing
 //! else finds that it does not answer, it is read. A value that no disk can have is not reported.
 
+mod ata;
+mod page;
+mod scsi;
+
 use std::fs::File;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 
+use self::page::{PageAnswer, Unanswered};
 use super::block::BlockDevice as _;
 use super::disk::{Mode, RealDisk, open_verified};
 use super::error::{HostError, chain};
@@ -22,6 +27,8 @@ use super::raw::{DeviceKind, RawDisk};
 
 /// How long a disk may take to answer.
 const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
+/// How long all further questions to it may take. By then it is awake, and a person waits who asks for devices.
+const DETAILS_AT_MOST: Duration = Duration::from_secs(5);
 /// Log page 02h of NVMe.
 const NVME_SMART: u8 = 0x02;
 const NVME_SMART_BYTES: usize = 512;
@@ -71,7 +78,7 @@ pub fn ask(disk: &RawDisk) -> DiskReport {
 
 /// Whether it answers is all that a device can say that reports nothing. What it answers does not matter.
 fn read(disk: &RawDisk) {
-    if let Ok(disk) = RealDisk::open(disk, Access::Look) {
+    if let Ok(disk) = RealDisk::open(disk, Access::ReadOnly) {
         let _ = disk.read_at(0, &mut [0]);
     }
 }
@@ -106,14 +113,32 @@ fn speak(file: &File, disk: &RawDisk, language: Language) -> Result<DiskReport, 
             of_nvme(&log)
         }
         Language::Ata => {
-            of_ata(&ioctl::scsi_command(file, &ATA_RETURN_STATUS, &mut [], ANSWER_AT_MOST).map_err(failed)?)
+            let reply = ioctl::scsi_command(file, &ATA_RETURN_STATUS, &mut [], ANSWER_AT_MOST).map_err(failed)?;
+            match of_ata(&reply) {
+                report @ DiskReport { health: Health::Unknown(_), .. } => report,
+                report => ata::complete(report, details(file, ata::SECTOR)),
+            }
         }
         Language::Scsi => {
             let mut page = [0; EXCEPTIONS_BYTES as usize];
             let reply = ioctl::scsi_command(file, &LOG_SENSE, &mut page, ANSWER_AT_MOST).map_err(failed)?;
-            of_scsi(&reply, &page)
+            match of_scsi(&reply, &page) {
+                report @ DiskReport { health: Health::Unknown(_), .. } => report,
+                report => scsi::complete(report, details(file, scsi::PAGE)),
+            }
         }
     })
+}
+
+/// Asks what the disk need not know, one question after the other.
+fn details<const N: usize>(file: &File, bytes: usize) -> impl FnMut(&[u8; N]) -> PageAnswer {
+    let end = Instant::now() + DETAILS_AT_MOST;
+    move |command: &[u8; N]| {
+        let left = end.checked_duration_since(Instant::now()).ok_or(Unanswered)?;
+        let mut page = vec![0; bytes];
+        let reply = ioctl::scsi_command(file, command, &mut page, left.max(Duration::from_millis(1)));
+        page::answer(&reply.map_err(|_| Unanswered)?, page)
+    }
 }
 
 /// ATA PASS-THROUGH (16) of SMART RETURN STATUS (B0h, DAh): no data; the registers come back in the sense data.
@@ -146,10 +171,11 @@ fn of_nvme(log: &[u8]) -> DiskReport {
     if warning >> NVME_WARNINGS.len() != 0 {
         warnings.push(DiskWarning::Other("an unknown warning".to_owned()));
     }
-    let words: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let health = match words.is_empty() {
+    let failures = warnings.iter().filter(|warning| **warning != DiskWarning::Temperature);
+    let messages: Vec<String> = failures.map(ToString::to_string).collect();
+    let health = match messages.is_empty() {
         true => Health::Passed,
-        false => Health::Failing(format!("critical warning: {}", words.join(", "))),
+        false => Health::Failing(format!("critical warning: {}", messages.join(", "))),
     };
     // A disk that has spare space has a threshold for it; virtual ones fill in neither.
     let has_spare = log.get(3..5).is_some_and(|both| both != [0, 0]);
@@ -159,7 +185,10 @@ fn of_nvme(log: &[u8]) -> DiskReport {
     DiskReport {
         health,
         warnings,
+        unanswered: Vec::new(),
         media_errors: count(160),
+        pending_sectors: None,
+        reallocated_sectors: None,
         error_log_entries: count(176),
         spare_percent: spare(3),
         spare_threshold_percent: spare(4),
@@ -215,9 +244,8 @@ fn of_scsi(reply: &ScsiReply, page: &[u8]) -> DiskReport {
     let report = match (code, qualifier) {
         (0, _) => DiskReport::of(Health::Passed),
         (0x5d, _) => warns(DiskWarning::PredictsFailure(format!("it predicts its failure (5Dh/{qualifier:02X}h)"))),
-        (0x0b, 0x01) => {
-            DiskReport { health: Health::Failing("it warns (0Bh/01h)".to_owned()), ..warns(DiskWarning::Temperature) }
-        }
+        // It has one exception at a time.
+        (0x0b, 0x01) => DiskReport { warnings: vec![DiskWarning::Temperature], ..DiskReport::of(Health::Passed) },
         (0x0b, _) => warns(DiskWarning::Other(format!("it warns (0Bh/{qualifier:02X}h)"))),
         _ => warns(DiskWarning::Other(format!("it reports an exception ({code:02X}h/{qualifier:02X}h)"))),
     };
@@ -239,8 +267,8 @@ mod tests {
         assert_eq!((&report.health, &report.warnings[..]), (health, warnings));
     }
 
-    fn failing(words: &str) -> Health {
-        Health::Failing(words.to_owned())
+    fn failing(message: &str) -> Health {
+        Health::Failing(message.to_owned())
     }
 
     fn is_unknown(report: &DiskReport) -> bool {
@@ -254,13 +282,20 @@ mod tests {
         says(&of_nvme(&log), &Health::Passed, &[]);
         for (bit, warning) in NVME_WARNINGS.into_iter().enumerate() {
             log[0] = 1 << bit;
-            says(&of_nvme(&log), &failing(&format!("critical warning: {warning}")), &[warning]);
+            let health = match warning {
+                DiskWarning::Temperature => Health::Passed,
+                _ => failing(&format!("critical warning: {warning}")),
+            };
+            says(&of_nvme(&log), &health, &[warning]);
         }
+        log[0] = 0b11;
+        let both = [DiskWarning::SpareLow, DiskWarning::Temperature];
+        says(&of_nvme(&log), &failing("critical warning: spare space is low"), &both);
         log[0] = 0b1000_0101;
-        let words = "spare space is low, its reliability is degraded by media errors, an unknown warning";
+        let message = "spare space is low, its reliability is degraded by media errors, an unknown warning";
         let unknown = DiskWarning::Other("an unknown warning".to_owned());
         let warnings = [DiskWarning::SpareLow, DiskWarning::Unreliable, unknown];
-        says(&of_nvme(&log), &failing(&format!("critical warning: {words}")), &warnings);
+        says(&of_nvme(&log), &failing(&format!("critical warning: {message}")), &warnings);
     }
 
     #[test]
@@ -346,9 +381,9 @@ mod tests {
     fn an_ata_disk_says_by_two_registers_whether_it_is_failing() {
         let passed = DiskReport::of(Health::Passed);
         assert_eq!(of_ata(&reply(&descriptors(0x4f, 0xc2))), passed);
-        let words = "a SMART attribute is below its threshold";
-        let predicts = DiskWarning::PredictsFailure(words.to_owned());
-        let bad = DiskReport { warnings: vec![predicts], ..DiskReport::of(failing(words)) };
+        let message = "a SMART attribute is below its threshold";
+        let predicts = DiskWarning::PredictsFailure(message.to_owned());
+        let bad = DiskReport { warnings: vec![predicts], ..DiskReport::of(failing(message)) };
         assert_eq!(of_ata(&reply(&descriptors(0xf4, 0x2c))), bad);
         let fixed = |mid, high| vec![0x70, 0, 1, 0, 0x50, 0, 0, 10, 0, 0, mid, high, 0x00, 0x1d, 0, 0, 0, 0];
         assert_eq!(of_ata(&reply(&fixed(0x4f, 0xc2))), passed);
@@ -364,12 +399,12 @@ mod tests {
     fn a_scsi_disk_says_by_its_informational_exceptions() {
         let page = |code, qualifier| [0x2f, 0, 0, 8, 0, 0, 3, 4, code, qualifier, 31, 0];
         let good = ScsiReply { status: 0, sense: Vec::new() };
-        let warned = |code, qualifier, words: &str, warning: fn(String) -> DiskWarning| {
-            says(&of_scsi(&good, &page(code, qualifier)), &failing(words), &[warning(words.to_owned())]);
+        let warned = |code, qualifier, message: &str, warning: fn(String) -> DiskWarning| {
+            says(&of_scsi(&good, &page(code, qualifier)), &failing(message), &[warning(message.to_owned())]);
         };
         says(&of_scsi(&good, &page(0, 0)), &Health::Passed, &[]);
         warned(0x5d, 0x10, "it predicts its failure (5Dh/10h)", DiskWarning::PredictsFailure);
-        warned(0x0b, 0x01, "it warns (0Bh/01h)", |_| DiskWarning::Temperature);
+        says(&of_scsi(&good, &page(0x0b, 0x01)), &Health::Passed, &[DiskWarning::Temperature]);
         warned(0x0b, 0x02, "it warns (0Bh/02h)", DiskWarning::Other);
         warned(0x44, 0x00, "it reports an exception (44h/00h)", DiskWarning::Other);
         for page in [&[0; 12][..], &[0x2f, 0, 0, 0], &[], &[0x2e, 0, 0, 8, 0, 0, 3, 4, 0, 0, 0, 0]] {

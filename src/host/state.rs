@@ -20,6 +20,13 @@ pub trait StateStore: Send + Sync {
     /// Durable when it returns.
     fn store(&self, name: &str, text: &str) -> Result<(), HostError>;
 
+    /// Adds to the end of a document that is there; durable when it returns. Stopped in between, a part of it may be
+    /// there, and so where it fails.
+    fn append(&self, name: &str, text: &str) -> Result<(), HostError>;
+
+    /// Removes a document. Not there is success.
+    fn remove(&self, name: &str) -> Result<(), HostError>;
+
     /// Gives the present document a second name with this prefix; durable when it returns. Returns that name.
     fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError>;
 }
@@ -84,6 +91,25 @@ impl StateStore for StateDir {
     fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
         self.write_first(&mut self.first.lock().unwrap_or_else(PoisonError::into_inner))?;
         self.write(name, text)
+    }
+
+    fn append(&self, name: &str, text: &str) -> Result<(), HostError> {
+        self.write_first(&mut self.first.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let path = self.path.join(name);
+        let added = OpenOptions::new().append(true).open(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            // With its length.
+            file.sync_data()
+        });
+        added.map_err(|source| failed("add to", &path, source))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), HostError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path).and_then(|()| sync_folder_of(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(|source| failed("remove", &path, source)),
+        }
     }
 
     fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError> {
@@ -167,6 +193,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_added_to_a_document_is_at_its_end_and_a_removed_one_is_not_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(dir.path()).expect("made");
+        let error = state.append("list", "one\n").expect_err("it is not there");
+        assert!(error.to_string().contains("list"), "{error}");
+        state.store("list", "one\n").expect("stored");
+        ["two\n", "three\n"].iter().for_each(|line| state.append("list", line).expect("added"));
+        assert_eq!(state.load("list").expect("read").as_deref(), Some("one\ntwo\nthree\n"));
+        [(), ()].iter().for_each(|()| state.remove("list").expect("removed"));
+        assert_eq!(state.load("list").expect("read"), None);
+    }
+
+    #[test]
     fn no_document_is_written_before_the_one_that_must_be_there_first() {
         let dir = tempfile::tempdir().expect("a directory");
         let state = StateDir::open(&dir.path().join("state")).expect("made");
@@ -183,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_document_stays_as_it_was_when_the_document_is_written_anew() {
+    fn a_copy_of_a_document_stays_as_it_was_when_the_document_is_written_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let state = StateDir::open(dir.path()).expect("made");
         fs::write(dir.path().join("journal.json"), b"one\xff").expect("written");

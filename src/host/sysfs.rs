@@ -4,14 +4,15 @@
 //! Takes in the five roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
 //! goes away meanwhile is left out; one that cannot be read says so in `unreadable`.
 
+mod counters;
 mod directory;
 mod disk;
+mod foreign_link;
 mod identity;
-mod io_errors;
-mod kind;
-mod offered;
+mod same_array;
 mod slot_light;
-mod writes;
+
+use std::time::Duration;
 
 use directory::Directory;
 use disk::Reader;
@@ -45,23 +46,33 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     let tree = DevTree::read(&roots.dev, &disks)?;
     tree.name_links(&mut disks, &udev);
     in_use::mark(roots, &tree, &mut disks)?;
-    offered::mark(&roots.mnt, &tree, &mut disks);
+    foreign_link::mark(&roots.mnt, &tree, &mut disks);
     Ok(disks)
 }
 
 /// See [`Host::writes`](super::port::Host::writes).
 pub fn writes(roots: &Roots, disk: &RawDisk) -> Option<WriteCounts> {
-    writes::read(&roots.sys.join("block"), disk)
+    counters::writes(&roots.sys.join("block"), disk)
+}
+
+/// See [`Host::busy_time`](super::port::Host::busy_time).
+pub fn busy_time(roots: &Roots, disk: &RawDisk) -> Option<Duration> {
+    counters::busy_time(&roots.sys.join("block"), disk)
 }
 
 /// What the kernel counted of a disk; see [`Host::io_errors`](super::port::Host::io_errors).
 pub fn io_errors(roots: &Roots, disk: &RawDisk) -> Option<IoErrors> {
-    io_errors::read(&roots.sys.join("block"), disk)
+    counters::io_errors(&roots.sys.join("block"), disk)
 }
 
 /// The light of the slot that a disk is in; see [`Host::slot_light`](super::port::Host::slot_light).
 pub fn slot_light(roots: &Roots, disk: &RawDisk) -> Option<SlotLight> {
     slot_light::find(&roots.sys, disk)
+}
+
+/// An error, if an md array is not the one that was scanned any more.
+pub fn prove_same_array(roots: &Roots, array: &RawDisk) -> Result<(), HostError> {
+    same_array::prove(roots, array)
 }
 
 /// Turns it on or off.

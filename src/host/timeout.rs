@@ -19,9 +19,9 @@ const LEAST_PART: u32 = 200;
 
 /// Who is asked, and who has not answered yet.
 #[derive(Debug)]
-pub struct Timeouts<Whom> {
+pub struct Timeouts<K> {
     bound: Duration,
-    away: BTreeMap<Whom, Away>,
+    away: BTreeMap<K, Away>,
 }
 
 /// A thread that was left behind.
@@ -48,7 +48,7 @@ pub enum TimeoutError {
     NoThread(#[source] std::io::Error),
 }
 
-impl<Whom: Ord + Clone> Timeouts<Whom> {
+impl<K: Ord + Clone> Timeouts<K> {
     pub fn new(bound: Duration) -> Self {
         Self { bound, away: BTreeMap::new() }
     }
@@ -57,24 +57,24 @@ impl<Whom: Ord + Clone> Timeouts<Whom> {
     /// asks nor waits.
     pub fn ask<T: Send + 'static>(
         &mut self,
-        whom: &Whom,
+        key: &K,
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, TimeoutError> {
-        self.errand(whom, question, || {})
+        self.errand(key, question, || {})
     }
 
     /// The same for work that may just as well end later and must not be begun twice; `late` is called if it does end
     /// later.
     pub fn errand<T: Send + 'static>(
         &mut self,
-        whom: &Whom,
+        key: &K,
         work: impl FnOnce() -> T + Send + 'static,
         late: impl FnOnce() + Send + 'static,
     ) -> Result<T, TimeoutError> {
-        if let Some(Away { after, .. }) = self.away.get(whom).filter(|away| !away.is_back()) {
+        if let Some(Away { after, .. }) = self.away.get(key).filter(|away| !away.is_back()) {
             return Err(TimeoutError::Hangs { after: *after });
         }
-        self.away.remove(whom);
+        self.away.remove(key);
         let after = self.timeout();
         let (reply, answer) = mpsc::channel();
         let back = Arc::new(AtomicBool::new(false));
@@ -91,27 +91,27 @@ impl<Whom: Ord + Clone> Timeouts<Whom> {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(TimeoutError::Bug),
             Err(RecvTimeoutError::Timeout) => {
-                self.away.insert(whom.clone(), Away { after, back, counts: true });
+                self.away.insert(key.clone(), Away { after, back, counts: true });
                 Err(TimeoutError::Hangs { after })
             }
         }
     }
 
     /// Forgets those that answered after all, and those that are not `here` any more.
-    pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
-        self.away.retain(|whom, away| !away.is_back() && here(whom));
+    pub fn forget(&mut self, here: impl Fn(&K) -> bool) {
+        self.away.retain(|key, away| !away.is_back() && here(key));
     }
 
     /// The same for errands. Those that are not `here` no longer shorten the timeout of others. They are not
     /// forgotten: if they come back, work that is still under way there must not be begun twice.
-    pub fn count_only(&mut self, here: impl Fn(&Whom) -> bool) {
+    pub fn count_only(&mut self, here: impl Fn(&K) -> bool) {
         self.away.retain(|_, away| !away.is_back());
-        self.away.iter_mut().for_each(|(whom, away)| away.counts = here(whom));
+        self.away.iter_mut().for_each(|(key, away)| away.counts = here(key));
     }
 
     /// Whether this one still owes an answer.
-    pub fn is_waiting_for(&self, whom: &Whom) -> bool {
-        self.away.get(whom).is_some_and(|away| !away.is_back())
+    pub fn is_waiting_for(&self, key: &K) -> bool {
+        self.away.get(key).is_some_and(|away| !away.is_back())
     }
 
     /// Whether somebody still owes an answer whose arrival nothing announces.
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     /// Long enough for an answer on a busy machine, though one that hangs has halved it.
-    const SHORT: Duration = Duration::from_millis(400);
+    const SHORT: Duration = Duration::from_secs(3);
 
     /// Asks a question that ends when the sender that it gives is dropped.
     fn hang(timeouts: &mut Timeouts<&'static str>, whom: &'static str) -> Sender<()> {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_answered_late_shorten_the_patience_with_nobody() {
+    fn those_that_answered_late_shorten_the_timeout_of_nobody() {
         let mut timeouts = Timeouts::new(SHORT);
         let ends = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|whom| hang(&mut timeouts, whom));
         drop(ends);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_shortens_the_patience_with_nobody_and_is_not_asked_twice() {
+    fn one_that_is_gone_shortens_the_timeout_of_nobody_and_is_not_asked_twice() {
         let mut timeouts = Timeouts::new(SHORT);
         let _end = hang(&mut timeouts, "sda");
         timeouts.count_only(|_| false);

@@ -57,6 +57,12 @@ impl UdevDatabase {
     }
 }
 
+/// What udev found out about one device under this key; `None`: nothing, or there is no database.
+pub(super) fn property(run: &Path, device: DevNo, key: &str) -> Option<String> {
+    let text = std::fs::read(run.join("udev/data").join(format!("b{device}"))).ok()?;
+    UdevRecord::parse(&text).property(key)
+}
+
 /// One file of the database.
 #[derive(Debug, Default)]
 struct UdevRecord {

@@ -25,7 +25,7 @@ use crate::device::{
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::{FsKind, UnknownFilesystem};
 use crate::operator::bytes::{signed, unsigned};
-use crate::operator::health;
+use crate::operator::status::health;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::{Error, Nodes, Volume, VolumeId, VolumeRequest};
 
@@ -78,6 +78,7 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
         fs_type: None,
         parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
         size: None,
+        size_limit: None,
         intent: Intent::Keep,
         order: None,
         keep: None,
@@ -125,6 +126,7 @@ fn spec(
         fs_type,
         parameters: parameters.clone(),
         size: None,
+        size_limit: None,
         intent: Intent::Keep,
         order: None,
         keep: None,
@@ -197,20 +199,20 @@ pub fn agent_message(object: &PoolVolume) -> Option<String> {
 /// Why an agent did not make it, as an answer to the caller.
 pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
-    let words =
+    let message =
         agent_message(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_ref()) {
         // Failed volumes too: another volume was faster, no disk took it, or the node could not record it. No disk has
         // any part of it.
         Some(VolumeReason::Full | VolumeReason::NoSet | VolumeReason::DiskFailed | VolumeReason::JournalFailed) => {
-            Error::Exhausted(words)
+            Error::Exhausted(message)
         }
-        Some(VolumeReason::Limit) => Error::OutOfRange(words),
-        Some(VolumeReason::Invalid) => Error::Invalid(words),
+        Some(VolumeReason::Limit) => Error::OutOfRange(message),
+        Some(VolumeReason::Invalid) => Error::Invalid(message),
         // It has a PersistentVolume: no other node may make it either.
-        Some(VolumeReason::VolumeMissing) => Error::Precondition(words),
+        Some(VolumeReason::VolumeMissing) => Error::Precondition(message),
         // Its disk has a volume with this id that has no object.
-        Some(VolumeReason::Differs) => Error::Exists(words),
+        Some(VolumeReason::Differs) => Error::Exists(message),
         Some(
             VolumeReason::Cordoned
             | VolumeReason::Stale
@@ -227,9 +229,9 @@ pub fn refusal(object: &PoolVolume) -> Error {
             | VolumeReason::Other(_),
         )
         | None => match phase(object) {
-            Phase::Failed => Error::Internal(words),
+            Phase::Failed => Error::Internal(message),
             Phase::Pending | Phase::Rejected | Phase::Accepted | Phase::Ready | Phase::Found | Phase::Deleting => {
-                Error::Exhausted(words)
+                Error::Exhausted(message)
             }
         },
     }
@@ -320,8 +322,8 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     let condition = match node {
         NodeObject::Exists => unhealthy(status),
         NodeObject::Deleted => {
-            let words = format!("node {} does not exist any more", object.spec.node);
-            Finding::new(HealthReason::NodeGone, words).into()
+            let message = format!("node {} does not exist any more", object.spec.node);
+            Finding::new(HealthReason::NodeGone, message).into()
         }
     };
     Some(Volume {

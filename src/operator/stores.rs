@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
-use crate::operator::kube_node;
+use crate::operator::api_server::store::{Store, StoreState};
+use crate::operator::api_server::watch::{Watched, decoded, decoded_or, keep};
+use crate::operator::node::kube_node;
 use crate::operator::pool_volume::{promised_on, unread};
 use crate::operator::set::parsed::Parsed;
-use crate::operator::store::{Store, StoreState};
-use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 
 /// What the controller knows of the cluster.
 #[derive(Clone)]
@@ -60,6 +60,19 @@ impl Stores {
     pub fn are_synced(&self) -> bool {
         let Self { volumes, pools, nodes, sets, local_volumes: _, read_sets: _, read_volumes: _ } = self;
         volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
+    }
+
+    /// Whether some of it is that of before: nobody answers for the API server.
+    pub fn are_old(&self) -> bool {
+        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
+        volumes.is_old() || pools.is_old() || nodes.is_old() || sets.is_old() || local_volumes.is_old()
+    }
+
+    /// Another text after each change of any object, and of whether it is old.
+    pub fn tag(&self) -> String {
+        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
+        let all = [volumes.state(), pools.state(), nodes.state(), sets.state(), local_volumes.state()];
+        format!("{}{}", all.map(StoreState::tag).join("."), if self.are_old() { "!" } else { "" })
     }
 
     /// Signals each change of any object from now on.

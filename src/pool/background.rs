@@ -31,12 +31,12 @@ pub enum Workers {
 pub struct Background {
     workers: Workers,
     stopping: Arc<AtomicBool>,
-    reports: Arc<WorkReports>,
+    reports: Arc<WorkResults>,
 }
 
 /// What workers tell others.
 #[derive(Default)]
-struct WorkReports {
+struct WorkResults {
     /// Disks whose work failed when it was last tried, and in what.
     failed: Mutex<BTreeMap<DiskId, String>>,
     /// Announces each piece of work that is done.
@@ -45,7 +45,7 @@ struct WorkReports {
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl WorkReports {
+impl WorkResults {
     fn failed(&self) -> std::sync::MutexGuard<'_, BTreeMap<DiskId, String>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +108,7 @@ impl Background {
         std::thread::spawn(move || {
             let ended = run_worker(&member, &stopping, &reports.worked);
             let is_due = reports.take_in(member.id(), &ended);
-            // Only now: what the next worker comes to must not be overtaken by what this one came to.
+            // Only now: the result of the next worker must not be overtaken by the result of this one.
             if !matches!(ended, Ended::Idle(_)) {
                 member.worker().end();
             }

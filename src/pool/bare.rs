@@ -11,15 +11,16 @@ use super::choose::{DiskOffer, minimum};
 use super::erase::samples_are_zero;
 use super::erasure::ErasureCount;
 use super::error::{BareError, StoreError};
-use super::extents::ExtentSet;
+use super::extents::Extents;
 use super::journal::BareClaim;
 use super::journal_store::JournalStore;
 use super::plan::Site;
-use super::view::{DiskView, Standing, VolumeView};
+use super::view::{DiskView, HostMount, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::{
     DiskId,
+    duplicate::stable_hardware_id,
     label::{Hardware, Layout, VolumeUsage},
 };
 use crate::host::{
@@ -58,8 +59,8 @@ pub struct BareState {
     pub rule: Option<Arc<Rule>>,
     /// A block volume waits for the free device to be zeroed.
     is_wanted: bool,
-    /// Who keeps it from being erased, in words.
-    held: Option<String>,
+    /// Who keeps it from being erased, as text.
+    busy: Option<String>,
 }
 
 /// What there is to see of it without its lock.
@@ -68,12 +69,12 @@ pub struct BareShown {
     pub standing: Standing,
     is_disputed: bool,
     pub rule: Option<Arc<Rule>>,
-    pub held: Option<String>,
+    pub busy: Option<String>,
     /// Whether it zeroes by itself; None while it is not open.
     offloads_zeroes: Option<bool>,
 }
 
-/// Why a device that is here is not used, in words.
+/// Why a device that is here is not used, as text.
 enum NotReady {
     /// It contradicts its claim: a person decides.
     Disputed(String),
@@ -105,7 +106,7 @@ impl Shows for BareState {
             standing: self.standing.clone(),
             is_disputed: self.is_disputed,
             rule: self.rule.clone(),
-            held: self.held.clone(),
+            busy: self.busy.clone(),
             offloads_zeroes: self.disk.as_ref().map(|disk| disk.geometry().offloads_zeroes),
         }
     }
@@ -128,7 +129,7 @@ impl BareDevice {
             is_disputed: false,
             rule: None,
             is_wanted: false,
-            held: None,
+            busy: None,
         };
         let (worker, erased) = (WorkerFlag::default(), ErasureCount::default());
         Self { id, host, journal, lock: DeviceLock::new(state), worker, erased }
@@ -166,17 +167,21 @@ impl BareDevice {
             path: shown.path(),
             model: shown.raw.as_ref().and_then(|raw| raw.model.clone()),
             layout: Layout::RawDevice {},
+            array: shown.raw.as_ref().and_then(stable_hardware_id).and_then(|hardware| hardware.array()),
             set: claim.set,
             size: claim.size,
             free: if taken || claim.erasing.is_some() { 0 } else { claim.size },
             erasing: if claim.erasing.is_some() { claim.size } else { 0 },
+            reserved: 0,
             erasure: self.erased.view(left),
             volumes: usize::from(taken),
             partitions: 0,
             standing: shown.standing.clone(),
+            host_mount: HostMount::None,
             owned: shown.rule.is_some(),
-            held: shown.held.clone(),
+            busy: shown.busy.clone(),
             failing: None,
+            array_problem: None,
             cordon: None,
         })
     }
@@ -205,7 +210,7 @@ impl BareDevice {
         let offer = DiskOffer {
             disk: member,
             places,
-            room: ExtentSet::default(),
+            room: Extents::default(),
             volume_ends: Vec::new(),
             least: minimum(usage),
         };

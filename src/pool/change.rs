@@ -12,7 +12,7 @@ use super::request::Change;
 use super::view::VolumeView;
 use crate::device::label::VolumeRecord;
 use crate::device::{DiskId, VolumeId};
-use crate::host::chain;
+use crate::host::{FsUsage, HostError, chain};
 
 /// How long an expansion waits for the erasure of the space that it needs.
 const ERASE_WAIT: Duration = Duration::from_secs(2);
@@ -45,10 +45,14 @@ impl Pool {
         }
     }
 
-    /// Grows a volume to at least `required` bytes.
+    /// Grows a volume to at least `required` bytes. One that can shrink does so where `limit` is below its size.
     pub fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
         let (member, view) = self.find_usable(id)?;
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
+            if let Some(filesystem) = member.shrinks() {
+                filesystem.shrink(id, required, limit)?;
+                return self.grown(&member, id);
+            }
             let why = "the volume already has".to_owned();
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
         }
@@ -69,12 +73,19 @@ impl Pool {
         self.grown(&member, id)
     }
 
-    /// What a caller does not wait for goes on behind him.
-    pub(super) fn goes_on<T>(&self, member: &Member, done: Result<T, PoolError>) -> Result<T, PoolError> {
-        if matches!(done, Err(PoolError::BeingZeroed { .. })) {
-            self.background().give(member);
+    /// How full a volume is, in bytes and inodes, where a quota of its own says that; `None`: its filesystem does.
+    pub fn quota_usage(&self, view: &VolumeView) -> Option<Result<FsUsage, HostError>> {
+        match self.member(&view.disk)? {
+            Member::Filesystem(filesystem) => {
+                let usage = filesystem.usage(view.id);
+                // It was until this moment.
+                if usage.is_some() && !filesystem.is_usable() {
+                    self.nudge();
+                }
+                usage
+            }
+            Member::Labelled(_) | Member::Bare(_) => None,
         }
-        done
     }
 
     fn grown(&self, member: &Member, id: VolumeId) -> Result<VolumeView, PoolError> {
@@ -152,16 +163,6 @@ impl Pool {
                 self.note(&member);
                 Ok(())
             }
-        }
-    }
-
-    /// Before anybody hears that a disk was changed: the journal has it as it is. A full state directory costs that an
-    /// earlier state of the disk may pass for it before the next pass, and not what was done.
-    pub(super) fn note(&self, member: &Member) {
-        let Some(disk) = member.labelled() else { return };
-        if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || member.known()) {
-            tracing::warn!(disk = %disk.id, error = %chain(&error), "after a restart an earlier state of it would not \
-                                                                     be noticed");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::content::Content;
 use super::cordon::Cordon;
-use super::extents::{ExtentSet, MIB};
+use super::extents::{Extents, MIB};
 use super::plan::Site;
 use super::view::CORDONED;
 use crate::device::{DiskId, Size, label::VolumeUsage};
@@ -29,7 +29,7 @@ pub struct DiskOffer<D> {
     /// Places of a fixed size: free slots.
     pub places: Vec<(Site, Extent)>,
     /// Space to carve from, and where the volumes before it end.
-    pub room: ExtentSet,
+    pub room: Extents,
     pub volume_ends: Vec<u64>,
     /// The least size of a volume there, in bytes.
     pub least: u64,
@@ -99,7 +99,7 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> DiskOffer<D> 
             .collect(),
     };
     let room = match (content.carves() && content.free_number().is_some(), clean_only) {
-        (false, _) => ExtentSet::default(),
+        (false, _) => Extents::default(),
         (true, true) => content.unpartitioned().intersection(&clean).aligned(MIB),
         (true, false) => content.unpartitioned(),
     };
@@ -181,7 +181,7 @@ pub fn capacity<D>(offers: &[DiskOffer<D>]) -> Capacity {
 pub struct Room<D> {
     pub disk: D,
     /// Free space that may be given, in whole MiB.
-    pub free: ExtentSet,
+    pub free: Extents,
     /// Ends of the volumes that could grow into it.
     pub volume_ends: Vec<u64>,
 }

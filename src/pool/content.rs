@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::extents::{ExtentSet, MIB};
+use super::extents::{Extents, MIB};
 use super::layout::{MAX_VOLUMES, data_area};
 use crate::device::VolumeId;
 use crate::device::label::{
-    ERASING_TYPE, ErasePolicy, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, OURS,
-    POOL_FILESYSTEM_TYPE, VOLUME_TYPE, VolumeRecord,
+    ARRAY_MEMBER_TYPE, ERASING_TYPE, ErasePolicy, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout,
+    OURS, POOL_FILESYSTEM_TYPE, VOLUME_TYPE, VolumeRecord,
 };
 use crate::host::table::{Entry, Table};
 use crate::host::{Extent, Geometry};
@@ -27,7 +27,7 @@ pub struct Content {
     /// The number of the label's newest copy; it grows with each write.
     pub written: u64,
     /// Partitions that should not be mapped and cannot be unmapped, by number: they keep out nothing but themselves.
-    pub held: BTreeMap<u32, BusyPartition>,
+    pub busy: BTreeMap<u32, BusyPartition>,
 }
 
 /// A partition that is no volume, and that somebody uses: the host's own LVM or md found a last tenant's bytes in it.
@@ -75,6 +75,11 @@ impl Content {
         self.entries(POOL_FILESYSTEM_TYPE).next()
     }
 
+    /// The partition that is a member of an array.
+    pub fn array_member(&self) -> Option<(u32, &Entry)> {
+        self.entries(ARRAY_MEMBER_TYPE).next()
+    }
+
     pub fn volumes(&self) -> impl Iterator<Item = VolumeEntry<'_>> {
         self.entries(VOLUME_TYPE).map(|(number, entry)| VolumeEntry {
             number,
@@ -104,12 +109,12 @@ impl Content {
 
     /// Those that somebody holds are none.
     pub fn free_slots(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        self.entries(FREE_SLOT_TYPE).filter(|(number, _)| !self.held.contains_key(number))
+        self.entries(FREE_SLOT_TYPE).filter(|(number, _)| !self.busy.contains_key(number))
     }
 
     /// The lowest number that neither the table nor the kernel has a partition of.
     pub fn free_number(&self) -> Option<u32> {
-        (1..=self.table.slots()).find(|n| self.table.get(*n).is_none() && !self.held.contains_key(n))
+        (1..=self.table.slots()).find(|n| self.table.get(*n).is_none() && !self.busy.contains_key(n))
     }
 
     /// Entries of types that are not ours: occupied, and never changed.
@@ -122,12 +127,12 @@ impl Content {
     }
 
     /// Space that no entry has, in whole MiB; only a carved disk gives it away.
-    pub fn unpartitioned(&self) -> ExtentSet {
+    pub fn unpartitioned(&self) -> Extents {
         // The table's own end: a disk that has grown since has room behind it that no entry may use yet.
         let area = data_area(&Geometry { size: self.table.size(), ..self.geometry });
-        let mut free: ExtentSet = area.into_iter().collect();
-        let held = self.held.values().map(|held| held.extent);
-        for extent in self.table.entries().values().map(|entry| entry.extent).chain(held) {
+        let mut free: Extents = area.into_iter().collect();
+        let busy = self.busy.values().map(|partition| partition.extent);
+        for extent in self.table.entries().values().map(|entry| entry.extent).chain(busy) {
             free.remove(extent);
         }
         free.aligned(MIB)
@@ -135,20 +140,20 @@ impl Content {
 
     /// Free space that reads as zeros. Where a label copy has rotted and the one before it speaks, that may
     /// still call clean what a volume has got since: the entries decide.
-    pub fn clean(&self) -> ExtentSet {
-        let mut clean: ExtentSet = self.label.clean.iter().copied().collect();
+    pub fn clean(&self) -> Extents {
+        let mut clean: Extents = self.label.clean.iter().copied().collect();
         let used = self.table.entries().values().filter(|entry| entry.kind != FREE_SLOT_TYPE);
-        for extent in used.map(|entry| entry.extent).chain(self.held.values().map(|held| held.extent)) {
+        for extent in used.map(|entry| entry.extent).chain(self.busy.values().map(|partition| partition.extent)) {
             clean.remove(extent);
         }
         clean
     }
 
     /// Space that can be given to a volume, clean or dirty.
-    pub fn free(&self) -> ExtentSet {
+    pub fn free(&self) -> Extents {
         match self.label.layout {
             Layout::Carved {} if self.table.entries().len() <= MAX_VOLUMES => self.unpartitioned(),
-            Layout::Carved {} | Layout::Directory { .. } => ExtentSet::default(),
+            Layout::Carved {} | Layout::Directory { .. } | Layout::Member(_) => Extents::default(),
             Layout::Whole {} | Layout::Slots { .. } | Layout::RawDevice {} => {
                 self.free_slots().map(|(_, entry)| entry.extent).collect()
             }
@@ -161,7 +166,7 @@ impl Content {
     }
 
     /// Free space that is not known to read as zeros.
-    pub fn dirty(&self) -> ExtentSet {
+    pub fn dirty(&self) -> Extents {
         self.free().minus(&self.clean())
     }
 
@@ -170,7 +175,7 @@ impl Content {
     }
 
     /// The size that a volume could have if it grew now.
-    pub fn growable_to(&self, id: VolumeId, into: &ExtentSet) -> Option<u64> {
+    pub fn growable_to(&self, id: VolumeId, into: &Extents) -> Option<u64> {
         let volume = self.volume(id)?;
         if !self.carves() {
             return Some(volume.size());

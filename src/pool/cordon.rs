@@ -3,15 +3,15 @@
 //! Takes in what checkups judge and what a person chooses; a choice counts more. A cordon concerns new volumes: those
 //! that the disk has, or that it was already named for, are made, grow and are deleted as always.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::device::DiskId;
 
-/// A disk that becomes unfit again so soon after its cordon ended is on probation then: one that hangs now and then would
-/// otherwise change what its node offers each time.
+/// A disk that becomes unfit again so soon after its cordon ended is on probation then: one that hangs now and then
+/// would otherwise change what its node offers each time.
 const RELAPSE: Duration = Duration::from_secs(3600);
 /// How long a disk on probation must be fit before its cordon ends.
 const PROBATION: Duration = Duration::from_secs(600);
@@ -46,9 +46,9 @@ pub enum Cordon {
     Chosen,
     /// A person has ordered something that takes the disk out of service.
     Ordered,
-    /// A checkup found it unfit: what it found, in words.
+    /// A checkup found it unfit: what it found, as text.
     Unfit(String),
-    /// It is fit, but was unfit several times lately: what was found, in words.
+    /// It is fit, but was unfit several times lately: what was found, as text.
     Probation(String),
     /// It was given up while it was away, and is back: a person decides what becomes of it, and of what is on it.
     GivenUp,
@@ -90,6 +90,15 @@ impl fmt::Display for Cordon {
     }
 }
 
+/// Why an earlier process found a disk unfit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierCordon {
+    /// In one word.
+    pub what: String,
+    /// As text, with that word.
+    pub why: String,
+}
+
 /// The cordons of a pool.
 #[derive(Debug, Default)]
 pub struct Cordons(RwLock<Known>);
@@ -97,6 +106,10 @@ pub struct Cordons(RwLock<Known>);
 #[derive(Debug, Default)]
 struct Known {
     judged: BTreeMap<DiskId, Judged>,
+    /// What an earlier process found and nobody has confirmed or ended yet, the worst first.
+    earlier: BTreeMap<DiskId, Vec<EarlierCordon>>,
+    /// What nobody has answered this process about, by word. A disk that is not named was not looked at yet.
+    in_question: BTreeMap<DiskId, BTreeSet<&'static str>>,
     chosen: BTreeMap<DiskId, CordonChoice>,
 }
 
@@ -110,10 +123,6 @@ enum Judged {
 }
 
 impl Judged {
-    fn unfit(why: String) -> Self {
-        Self::Unfit { why, probation: Duration::ZERO, fit_since: None }
-    }
-
     /// What one more checkup makes of it.
     fn after(self, fitness: Fitness, now: Duration) -> Self {
         match (self, fitness) {
@@ -143,14 +152,17 @@ impl Known {
         match (self.chosen.get(disk), self.judged.get(disk)) {
             (Some(CordonChoice::Cordoned), _) => Some(Cordon::Chosen),
             (Some(CordonChoice::Ordered), _) => Some(Cordon::Ordered),
-            (Some(CordonChoice::Open), _) | (None, None | Some(Judged::Fit { .. })) => None,
+            (Some(CordonChoice::Open), _) => None,
+            (None, None | Some(Judged::Fit { .. })) => {
+                self.earlier.get(disk)?.first().map(|earlier| Cordon::Unfit(earlier.why.clone()))
+            }
             (None, Some(Judged::Unfit { why, fit_since: None, .. })) => Some(Cordon::Unfit(why.clone())),
             (None, Some(Judged::Unfit { why, fit_since: Some(_), .. })) => Some(Cordon::Probation(why.clone())),
         }
     }
 
     fn cordoned(&self) -> BTreeMap<DiskId, Cordon> {
-        let disks = self.judged.keys().chain(self.chosen.keys());
+        let disks = self.judged.keys().chain(self.earlier.keys()).chain(self.chosen.keys());
         disks.filter_map(|disk| Some((disk.clone(), self.of(disk)?))).collect()
     }
 }
@@ -172,11 +184,32 @@ impl Cordons {
         })
     }
 
-    /// What an earlier process made of disks: it counts until a checkup of this one knows better.
-    pub fn remember(&self, unfit: BTreeMap<DiskId, String>) -> bool {
+    /// What nobody has answered this process about, for each disk of the pool, in the words of [`EarlierCordon`]. What
+    /// an earlier process found of all else ends, as if this one had found it until now.
+    pub fn hear(&self, in_question: BTreeMap<DiskId, BTreeSet<&'static str>>, now: Duration) -> bool {
         self.change(|known| {
-            for (disk, why) in unfit {
-                known.judged.entry(disk).or_insert(Judged::unfit(why));
+            known.in_question = in_question;
+            let Known { judged, earlier, in_question, .. } = known;
+            earlier.retain(|disk, all| {
+                let open = in_question.get(disk);
+                all.retain(|one| open.is_some_and(|open| open.contains(one.what.as_str())));
+                if let (true, Some(ended @ Judged::Fit { .. })) = (all.is_empty(), judged.get_mut(disk)) {
+                    *ended = Judged::Fit { opened: Some(now) };
+                }
+                !all.is_empty()
+            });
+        })
+    }
+
+    /// What an earlier process made of disks: it counts until somebody has answered this one about it.
+    pub fn remember(&self, unfit: BTreeMap<DiskId, Vec<EarlierCordon>>) -> bool {
+        self.change(|known| {
+            for (disk, mut all) in unfit {
+                let open = known.in_question.get(&disk);
+                all.retain(|one| open.is_none_or(|open| open.contains(one.what.as_str())));
+                if !all.is_empty() {
+                    known.earlier.insert(disk, all);
+                }
             }
         })
     }
@@ -262,16 +295,54 @@ mod tests {
         assert!(of().is_some(), "it was away in between");
     }
 
+    fn found(words: &[&str]) -> BTreeMap<DiskId, Vec<EarlierCordon>> {
+        let one = |what: &&str| EarlierCordon { what: (*what).to_owned(), why: format!("{what}: it was so") };
+        [(disk("a"), words.iter().map(one).collect())].into()
+    }
+
+    /// One checkup, after which nobody has answered about these.
+    fn looked(cordons: &Cordons, fitness: Fitness, in_question: &[&'static str], at: Duration) -> bool {
+        let judged = cordons.judge([(disk("a"), fitness)].into(), at);
+        cordons.hear([(disk("a"), in_question.iter().copied().collect())].into(), at) | judged
+    }
+
     #[test]
-    fn what_an_earlier_process_found_counts_until_the_disk_has_answered_to_this_one() {
+    fn what_an_earlier_process_found_counts_until_somebody_has_answered_this_one_about_it() {
+        for is_late in [false, true] {
+            let cordons = Cordons::default();
+            let of = || cordons.of(&disk("a"));
+            // The DevicePool may be read before the first checkup or after it.
+            if is_late {
+                assert!(!looked(&cordons, Fitness::Fit, &["Fails", "Hangs"], START));
+            }
+            assert!(cordons.remember(found(&["Hangs", "Fails"])) && !cordons.remember(found(&["Hangs", "Fails"])));
+            assert_eq!(of(), because("Hangs: it was so"));
+            assert!(!looked(&cordons, Fitness::NotKnown, &["Fails", "Hangs"], START));
+            assert!(!looked(&cordons, Fitness::Fit, &["Fails", "Hangs"], START), "fit as far as it was asked");
+            assert!(looked(&cordons, Fitness::Fit, &["Fails"], START));
+            assert_eq!(of(), because("Fails: it was so"), "it has ended each question, and reported nothing");
+            assert!(looked(&cordons, Fitness::Fit, &[], START));
+            assert!(!cordons.remember(found(&["Fails"])), "this process knows better");
+            assert_eq!(of(), None);
+            assert!(looked(&cordons, unfit("it hangs"), &[], SECOND) && looked(&cordons, Fitness::Fit, &[], SECOND));
+            assert!(of().is_some_and(|why| why.to_string().contains("comes and goes")), "the second time in an hour");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_unfit_or_on_probation_stays_closed_for_what_was_found_before_too() {
         let cordons = Cordons::default();
-        let found = || [(disk("a"), "it fails".to_owned())].into();
-        let judge = |fitness| cordons.judge([(disk("a"), fitness)].into(), START);
-        assert!(cordons.remember(found()) && !cordons.remember(found()));
-        assert!(!judge(Fitness::NotKnown));
-        assert_eq!(cordons.of(&disk("a")), because("it fails"));
-        assert!(judge(Fitness::Fit));
-        assert!(!cordons.remember(found()), "this process knows better");
-        assert_eq!(cordons.of(&disk("a")), None);
+        let of = || cordons.of(&disk("a"));
+        for at in [START, SECOND] {
+            looked(&cordons, unfit("it hangs"), &["Fails"], at);
+            looked(&cordons, Fitness::Fit, &["Fails"], at);
+        }
+        assert!(matches!(of(), Some(Cordon::Probation(_))));
+        cordons.remember(found(&["Fails"]));
+        assert!(looked(&cordons, Fitness::Fit, &["Fails"], SECOND + PROBATION), "its probation ends");
+        assert_eq!(of(), because("Fails: it was so"), "and nobody has answered");
+        assert!(cordons.choose([(disk("a"), CordonChoice::Open)].into()));
+        assert!(!looked(&cordons, Fitness::Fit, &[], SECOND + PROBATION) && of().is_none());
+        assert!(!cordons.choose(BTreeMap::new()) && of().is_none(), "it has ended meanwhile");
     }
 }

@@ -101,8 +101,8 @@ impl Pool {
         Ok(Destination::On(members[index].id().clone()))
     }
 
-    /// Makes a volume on that disk and no other one, or finds it made anywhere. It was chosen before: that it is cordoned
-    /// by now does not count, unless it was given up meanwhile.
+    /// Makes a volume on that disk and no other one, or finds it made anywhere. It was chosen before: that it is
+    /// cordoned by now does not count, unless it was given up meanwhile.
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&DiskId>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
         if let Ok((member, _)) = self.find(request.id) {
@@ -127,7 +127,7 @@ impl Pool {
         let timeout = if is_alone { DEVICE_LOCK_TIMEOUT } else { SHORT_DEVICE_LOCK_TIMEOUT };
         let members = disk.and_then(|disk| self.member(disk)).into_iter();
         let members: Vec<Member> = members.filter(|member| member.cordon().is_none()).collect();
-        // Another caller may take the place between the look and the lock.
+        // Another caller may take the place between the choice and the lock.
         while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &demand(request, usage)) {
             let taken = members[index].create(site, &volume, self.journal(), timeout);
             match self.goes_on(&members[index], taken)? {
@@ -139,7 +139,7 @@ impl Pool {
                 Attempt::ByOther => {}
                 Attempt::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed while a volume was made; another disk is tried");
-                    // Of a lock that others keep a look would find nothing.
+                    // Of a lock that others keep a scan would find nothing.
                     if !error.is_locked() {
                         self.nudge();
                     }
@@ -181,10 +181,10 @@ impl Pool {
         for member in self.members() {
             let (Some(rule), Some(view)) = (member.rule(), member.disk_view()) else { continue };
             let class = classes.entry(rule.class.clone()).or_default();
-            class.size += view.size;
+            class.size += view.own_size();
             class.divisible += match view.layout {
                 Layout::Carved {} | Layout::Slots { .. } | Layout::Directory { .. } => view.size,
-                Layout::Whole {} | Layout::RawDevice {} => 0,
+                Layout::Whole {} | Layout::Member(_) | Layout::RawDevice {} => 0,
             };
             class.sets.insert(view.set.name);
         }
@@ -219,6 +219,24 @@ impl Pool {
             WantedUsage::Mount(None) => {
                 VolumeUsage::Mount(self.rules(selector).first().map_or(FsKind::Ext4, |rule| rule.fs))
             }
+        }
+    }
+
+    /// What a caller does not wait for goes on behind him.
+    pub(super) fn goes_on<T>(&self, member: &Member, done: Result<T, PoolError>) -> Result<T, PoolError> {
+        if matches!(done, Err(PoolError::BeingZeroed { .. })) {
+            self.background().give(member);
+        }
+        done
+    }
+
+    /// Before anybody hears that a disk was changed: the journal has it as it is. A full state directory costs that an
+    /// earlier state of the disk may pass for it before the next pass, and not what was done.
+    pub(super) fn note(&self, member: &Member) {
+        let Some(disk) = member.labelled() else { return };
+        if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || member.known()) {
+            tracing::warn!(disk = %disk.id, error = %chain(&error), "after a restart an earlier state of it would not \
+                                                                     be noticed");
         }
     }
 }

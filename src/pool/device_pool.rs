@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::arrays::ArrayProblems;
 use super::background::{Background, Workers};
 use super::bare::BareDevice;
 use super::cordon::{Cordon, Cordons};
 use super::error::PoolError;
+use super::filesystem::PoolFilesystem;
 use super::journal::{BareClaim, KnownDisk};
 use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
@@ -24,8 +26,11 @@ pub struct Pool {
     journal: Arc<JournalStore>,
     background: Background,
     cordons: Cordons,
+    array_problems: ArrayProblems,
+    /// What persons reserve of disks, in bytes.
+    reserved: RwLock<BTreeMap<DiskId, u64>>,
     /// A pass has looked at the machine, and what it could not open.
-    looked_at: AtomicBool,
+    scanned: AtomicBool,
     unread: RwLock<Vec<Unasked>>,
 }
 
@@ -39,7 +44,9 @@ impl Pool {
             journal,
             background: Background::new(workers),
             cordons: Cordons::default(),
-            looked_at: AtomicBool::default(),
+            array_problems: ArrayProblems::default(),
+            reserved: RwLock::default(),
+            scanned: AtomicBool::default(),
             unread: RwLock::default(),
         })
     }
@@ -53,9 +60,30 @@ impl Pool {
         &self.cordons
     }
 
+    pub fn array_problems(&self) -> &ArrayProblems {
+        &self.array_problems
+    }
+
     /// Why a member takes no new volumes; `None`: it takes some.
     pub fn cordon(&self, member: &Member) -> Option<Cordon> {
         member.cordon().or_else(|| self.cordons.of(member.id()))
+    }
+
+    /// All that persons reserve of disks, in bytes: of other disks their sets say it. Gives whether anything is another
+    /// one now.
+    pub fn reserve(&self, chosen: BTreeMap<DiskId, u64>) -> bool {
+        let mut reserved = self.reserved.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *reserved != chosen;
+        *reserved = chosen;
+        for member in self.members() {
+            // The entry of a named filesystem has its own.
+            if let Member::Filesystem(filesystem) = member
+                && filesystem.carrier.mount().is_none()
+            {
+                filesystem.reserve(reserved.get(&filesystem.id).copied());
+            }
+        }
+        is_other
     }
 
     pub(super) fn background(&self) -> &Background {
@@ -67,7 +95,7 @@ impl Pool {
         self.background.on_nudge(nudge);
     }
 
-    /// A pass is due: something changed that no device event tells of.
+    /// A pass is due: something changed without a device event.
     pub fn nudge(&self) {
         self.background.nudge();
     }
@@ -80,6 +108,14 @@ impl Pool {
     /// Whether background work failed on a disk that is here.
     pub fn has_failed_work(&self) -> bool {
         self.background.has_failed(|disk| self.member(disk).is_some_and(|member| member.is_usable()))
+    }
+
+    /// Whether a filesystem that has to be mounted for the node is not. No event says when it can be.
+    pub fn lacks_host_mount(&self) -> bool {
+        self.members().iter().any(|member| match member {
+            Member::Filesystem(filesystem) => filesystem.lacks_host_mount(),
+            Member::Labelled(_) | Member::Bare(_) => false,
+        })
     }
 
     /// What background work failed in when it was last tried on a disk.
@@ -101,7 +137,10 @@ impl Pool {
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
     pub fn release(&self, member: &Member) -> Result<(), PoolError> {
         if let Member::Filesystem(filesystem) = member {
-            filesystem.prepare_release()?;
+            match filesystem.carrier.mount() {
+                Some(_) => filesystem.release_mounted(&self.journal)?,
+                None => filesystem.prepare_release()?,
+            }
         }
         match member.labelled() {
             Some(member) => {
@@ -113,7 +152,7 @@ impl Pool {
                 disk.can_release()?;
                 self.journal.release_labelled(hardware, &member.id)?;
                 disk.release()?;
-                // A look may have come in between.
+                // A scan may have come in between.
                 if let Err(error) = self.journal.forget(&member.id) {
                     tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was released, but will be reported as missing after a restart");
                 }
@@ -146,6 +185,15 @@ impl Pool {
         self.members().iter().filter_map(Member::labelled).cloned().collect()
     }
 
+    /// The filesystems that an administrator mounted and named.
+    pub fn mounted_filesystems(&self) -> Vec<Arc<PoolFilesystem>> {
+        let mounted = |member| match member {
+            Member::Filesystem(filesystem) => filesystem.carrier.mount().is_some().then_some(filesystem),
+            Member::Labelled(_) | Member::Bare(_) => None,
+        };
+        self.members().into_iter().filter_map(mounted).collect()
+    }
+
     /// The bare devices.
     pub fn bare_devices(&self) -> Vec<Arc<BareDevice>> {
         let bare = |member| match member {
@@ -161,17 +209,17 @@ impl Pool {
 
     /// The claim of a bare device of the pool, with its id, whatever it shows: the one way to ask for it. What a tenant
     /// built on our disks has no claim, though he may have given it the id of one.
-    pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(DiskId, BareClaim)> {
+    pub fn bare_claim_of(&self, snapshot: &Snapshot, device: &Device) -> Option<(DiskId, BareClaim)> {
         if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
             return None;
         }
-        let id = set.bare_id(device);
+        let id = snapshot.bare_id(device);
         self.journal.bare_claim(&id).map(|claim| (id, claim))
     }
 
     /// The same, as the member that it is.
-    pub fn bare_member_of(&self, set: &Snapshot, device: &Device) -> Option<Arc<BareDevice>> {
-        match self.member(&self.bare_claim_of(set, device)?.0) {
+    pub fn bare_member_of(&self, snapshot: &Snapshot, device: &Device) -> Option<Arc<BareDevice>> {
+        match self.member(&self.bare_claim_of(snapshot, device)?.0) {
             Some(Member::Bare(member)) => Some(member),
             Some(Member::Labelled(_) | Member::Filesystem(_)) | None => None,
         }
@@ -217,30 +265,67 @@ impl Pool {
             let why = self.unread_of(&id).map(|unread| unread.why);
             DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }
         });
-        let all = here.chain(absent);
-        all.map(|view| DiskView { cordon: view.cordon.clone().or_else(|| self.cordons.of(&view.id)), ..view }).collect()
+        let told = |view: DiskView| DiskView {
+            cordon: view.cordon.clone().or_else(|| self.cordons.of(&view.id)),
+            array_problem: self.array_problems.of(&view),
+            ..view
+        };
+        here.chain(absent).map(told).collect()
+    }
+
+    /// Whether the array of a member may hold data, and is not in the pool, though no person released it or gave it up.
+    pub fn lacks_array_of(&self, member: &DiskId) -> bool {
+        let member = self.labelled_disk(member).and_then(|disk| disk.shown().array_member());
+        member.is_some_and(|member| {
+            let array = member.place.array;
+            let is_here = || self.disk_views().iter().any(|view| view.array == Some(array));
+            let array_id = DiskId::of_array(array);
+            let is_ended = || self.journal().released().contains(&array_id) || self.journal().has_given_up(&array_id);
+            member.is_used && !is_here() && !is_ended()
+        })
+    }
+
+    /// Disks of an array that are away are not missed any more, nor is the array; false: one of them is not away.
+    pub fn forget_array(&self, array: &DiskId, away: &[DiskId]) -> Result<bool, PoolError> {
+        let is_away = |id: &DiskId| match self.member(id).and_then(|member| member.disk_view()) {
+            Some(view) => view.standing == Standing::Missing,
+            None => self.unread_of(id).is_none(),
+        };
+        if !away.iter().all(is_away) {
+            return Ok(false);
+        }
+        away.iter().for_each(|id| self.part(id));
+        self.journal.let_go_array(array, away)?;
+        Ok(true)
     }
 
     /// A pass has looked at all disks, and could not open these, which carry our label.
-    pub fn looked_at(&self, unread: Vec<Unasked>) {
+    pub fn scanned(&self, unread: Vec<Unasked>) {
         *self.unread.write().unwrap_or_else(PoisonError::into_inner) = unread;
-        self.looked_at.store(true, Ordering::Release);
+        self.scanned.store(true, Ordering::Release);
     }
 
-    pub fn is_looked_at(&self) -> bool {
-        self.looked_at.load(Ordering::Acquire)
+    pub fn is_scanned(&self) -> bool {
+        self.scanned.load(Ordering::Acquire)
     }
 
     pub(super) fn unread(&self) -> Vec<Unasked> {
         self.unread.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why a disk of that id, which is here, could not be asked at the last look.
+    /// Why a disk of that id, which is here, could not be asked at the last scan.
     pub(super) fn unread_of(&self, id: &DiskId) -> Option<Unasked> {
         self.unread().into_iter().find(|unread| unread.disk == *id)
     }
 
     pub fn join(&self, member: Member) {
+        // Held until it is one of the members: what is chosen meanwhile comes after.
+        let reserved = self.reserved.read().unwrap_or_else(PoisonError::into_inner);
+        if let Member::Filesystem(filesystem) = &member
+            && filesystem.carrier.mount().is_none()
+        {
+            filesystem.reserve(reserved.get(&filesystem.id).copied());
+        }
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
         members.insert(member.id().clone(), member);
     }

@@ -1,7 +1,7 @@
 //! One open disk of the pool, and what it holds. Performs plans step by step.
 //!
 //! What is held here always was read from or written to the disk: a step that fails half way is followed
-//! by a fresh look, and where even that fails the disk is *lost* until somebody opens it again.
+//! by reading it again, and where even that fails the disk is *lost* until somebody opens it again.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::content::{BusyPartition, Content};
 use super::error::ApplyError;
-use super::extents::{ExtentSet, MIB};
+use super::extents::{Extents, MIB};
 use super::plan::{
-    ERASE_CHUNK, EraseWork, NewLabel, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings,
+    ERASE_CHUNK, EraseWork, NewLabel, Plan, PlanError, Step, claim, ends, erase_finished, may_stay, recover_mappings,
     relabel, release,
 };
 use crate::device::record::{self, NewestCopy, Record};
@@ -22,7 +22,7 @@ mod perform;
 
 /// As much is zeroed in one go with the change that it is for.
 const AT_ONCE: u64 = 64 * MIB;
-/// More labels than are ever written to a disk between two looks.
+/// More labels than are ever written to a disk between two scans.
 const NOT_SEEN: u64 = 1 << 32;
 
 /// An open disk with our label.
@@ -30,7 +30,7 @@ pub struct PoolDisk {
     disk: Arc<dyn Disk>,
     content: Content,
     /// Which label copy is the newest; the next one goes over the other.
-    place: Option<NewestCopy>,
+    newest: Option<NewestCopy>,
     /// Both label copies say the same.
     is_mirrored: bool,
     /// The next label's number is higher than this.
@@ -63,7 +63,7 @@ impl PoolDisk {
             }
         }
         let (plan, content) = claim(wanted, guid).map_err(|source| ApplyError::Plan { disk: disk.path(), source })?;
-        let mut this = Self { disk, content, place: None, is_mirrored: false, outnumbered: 0, lost: None };
+        let mut this = Self { disk, content, newest: None, is_mirrored: false, outnumbered: 0, lost: None };
         this.perform(&plan)?;
         this.warn_unless(this.hold());
         Ok(this)
@@ -106,10 +106,10 @@ impl PoolDisk {
 
     /// What must be zeroed before that change: in pieces, each of them durable, as it takes longer than others want to
     /// wait. What is little is a part of the change itself.
-    pub fn to_zero(&self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<ExtentSet, ApplyError> {
+    pub fn to_zero(&self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<Extents, ApplyError> {
         let plan = make(&self.content).map_err(|source| ApplyError::Plan { disk: self.disk.path(), source })?;
         let zeroed = plan.zeroed();
-        Ok(if zeroed.total() > AT_ONCE { zeroed } else { ExtentSet::default() })
+        Ok(if zeroed.total() > AT_ONCE { zeroed } else { Extents::default() })
     }
 
     /// Makes the kernel's mapping match the table. What somebody uses who should not stays as it is: it is neither
@@ -120,10 +120,11 @@ impl PoolDisk {
         for step in recover_mappings(&self.content, &mapped).0 {
             let stale = match &step {
                 Step::Unmap(number) => mapped.iter().find(|m| m.number == *number),
-                _ => None,
+                Step::ProveUnused(_) | Step::Map(..) | Step::Resize(..) | Step::Zero(_) => None,
+                Step::Label(_) | Step::Table(_) | Step::FirstTable(_) | Step::WipeAll => None,
             };
             match (self.perform(&Plan(vec![step.clone()])), stale) {
-                (Ok(()), stale) => drop(stale.and_then(|m| self.content.held.remove(&m.number))),
+                (Ok(()), stale) => drop(stale.and_then(|m| self.content.busy.remove(&m.number))),
                 (Err(error), Some(m)) if error.is_busy() && may_stay(&self.content, m.number, m.extent) => {
                     self.keep_out(m.number, m.extent, &error);
                 }
@@ -135,17 +136,17 @@ impl PoolDisk {
 
     fn keep_out(&mut self, number: u32, extent: Extent, error: &ApplyError) {
         let why = error.busy().unwrap_or_default();
-        if self.content.held.get(&number).is_none_or(|known| known.why != why) {
+        if self.content.busy.get(&number).is_none_or(|known| known.why != why) {
             tracing::warn!(disk = %self.disk.path().display(), why, "a partition without a volume is not touched");
         }
-        self.content.held.insert(number, BusyPartition { extent, why });
+        self.content.busy.insert(number, BusyPartition { extent, why });
     }
 
-    /// Unmaps what somebody held and holds no longer; gives whether there was any.
+    /// Unmaps what was busy and is busy no longer; gives whether there was any.
     pub fn take_back(&mut self) -> Result<bool, ApplyError> {
-        let before = self.content.held.len();
+        let before = self.content.busy.len();
         self.recover_mappings()?;
-        Ok(self.content.held.len() < before)
+        Ok(self.content.busy.len() < before)
     }
 
     /// The end of an erasure, or none as long as somebody has the partition.
@@ -205,4 +206,10 @@ pub fn zero(disk: &dyn BlockDevice, extent: Extent) -> Result<(), IoError> {
         start = end;
     }
     disk.sync()
+}
+
+/// A new array looks blank: what was on its members may be seen at its ends.
+pub fn clear_array(array: &dyn BlockDevice) -> Result<(), IoError> {
+    let whole = Extent { start: 0, end: array.geometry().size };
+    ends(whole).try_for_each(|extent| zero(array, extent))
 }

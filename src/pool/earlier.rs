@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::device::VolumeId;
 use crate::device::label::{ERASING_TYPE, VOLUME_TYPE};
-use crate::device::record::{Own, is_as_new_as};
+use crate::device::record::{OurRecord, is_as_new_as};
 
 /// What was last seen of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,9 +41,9 @@ fn volumes(ids: &BTreeSet<VolumeId>) -> String {
 }
 
 /// What shows that the disk is in an earlier state than that which was `last_seen`; `None`: nothing does.
-pub fn earlier(own: &Own, last_seen: &LastSeen) -> Option<Earlier> {
-    if !is_as_new_as(&own.copies, own.place, last_seen.written) {
-        return Some(Earlier::Label { found: own.place.sequence, last_seen: last_seen.written });
+pub fn earlier(own: &OurRecord, last_seen: &LastSeen) -> Option<Earlier> {
+    if !is_as_new_as(&own.copies, own.newest, last_seen.written) {
+        return Some(Earlier::Label { found: own.newest.sequence, last_seen: last_seen.written });
     }
     let gone: BTreeSet<VolumeId> = last_seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
     // Where the newest copy of the label has rotted, a deletion may have been written down in that alone.
@@ -51,14 +51,14 @@ pub fn earlier(own: &Own, last_seen: &LastSeen) -> Option<Earlier> {
 }
 
 /// Entries of deleted volumes that the label says nothing of.
-fn undescribed(own: &Own) -> usize {
+fn undescribed(own: &OurRecord) -> usize {
     let entries = own.choice.table.entries().values();
     entries.filter(|entry| entry.kind == ERASING_TYPE && !own.label.erasing.contains_key(&entry.guid)).count()
 }
 
 /// It is described and nowhere. One that was deleted is described as being erased, until it is not described at all.
-fn is_gone(own: &Own, id: VolumeId) -> bool {
-    let Own { choice, label, .. } = own;
+fn is_gone(own: &OurRecord, id: VolumeId) -> bool {
+    let OurRecord { choice, label, .. } = own;
     let is_there = choice.table.entries().values().any(|entry| entry.kind == VOLUME_TYPE && entry.guid == id.uuid());
     let is_erasing = label.erasing.values().any(|erasing| erasing.was == id);
     label.volumes.contains_key(&id) && !is_there && !is_erasing

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::disk::zero;
 use super::error::{ApplyError, StepError, Trace};
-use super::extents::{ExtentSet, MIB};
+use super::extents::{Extents, MIB};
 use super::labelled::{FailedWork, LabelledDisk, LabelledState};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 use crate::device::label::{ErasePolicy, VolumeUsage};
@@ -107,18 +107,18 @@ fn next_job(state: &LabelledState, failed: &FailedWork) -> Option<Job> {
     erase().or_else(|| next_to_clean(state, &failed.free).map(Job::Clean))
 }
 
-/// Tries once again what somebody held at the last look; gives whether anything came free.
+/// Tries once again what was busy at the last attempt; gives whether anything came free.
 fn take_back(member: &LabelledDisk) -> Result<bool, ApplyError> {
-    let (disk, held) = {
+    let (disk, busy) = {
         let state = member.lock();
-        let held: Vec<u32> = state.content().held.keys().copied().collect();
+        let busy: Vec<u32> = state.content().busy.keys().copied().collect();
         match (member.take_retry(), state.handle()) {
-            (true, Some(disk)) => (disk, held),
+            (true, Some(disk)) => (disk, busy),
             (true, None) | (false, _) => return Ok(false),
         }
     };
     // Asked without the lock: of one that is in use for long the disk's other volumes notice nothing.
-    if held.iter().all(|number| matches!(disk.prove_unused(*number), Err(HostError::Busy { .. }))) {
+    if busy.iter().all(|number| matches!(disk.prove_unused(*number), Err(HostError::Busy { .. }))) {
         return Ok(false);
     }
     member.lock().disk()?.take_back()
@@ -126,7 +126,7 @@ fn take_back(member: &LabelledDisk) -> Result<bool, ApplyError> {
 
 /// Dirty space to zero: what a block volume waits for, else for those to come, where the device cannot do that in no
 /// time when they come.
-fn next_to_clean(state: &LabelledState, failed: &ExtentSet) -> Option<Extent> {
+fn next_to_clean(state: &LabelledState, failed: &Extents) -> Option<Extent> {
     if !state.is_usable() {
         return None;
     }
@@ -212,7 +212,7 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
 /// One piece of the zeroing that a caller waits for; false: he has waited long enough, and the worker has the rest.
 pub(super) fn zeroed_in_call(
     state: &mut LabelledState,
-    dirty: ExtentSet,
+    dirty: Extents,
     budget: &mut ZeroingBudget,
 ) -> Result<bool, ApplyError> {
     let Some(first) = dirty.iter().next().copied().filter(|_| !budget.is_over()) else {

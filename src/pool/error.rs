@@ -29,6 +29,12 @@ pub enum PoolError {
     Differs { name: String, why: String },
     #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
     CannotGrow { id: VolumeId, wanted: u64, growable_to: u64 },
+    #[error(
+        "the files of volume {id} use {used} bytes ({}), so it cannot shrink to {wanted} ({})",
+        Size(*used),
+        Size(*wanted)
+    )]
+    CannotShrink { id: VolumeId, wanted: u64, used: u64 },
     #[error("volume {id} is in use: {why}")]
     InUse { id: VolumeId, why: String },
     #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
@@ -36,7 +42,7 @@ pub enum PoolError {
     #[error("the disk {disk} of volume {id} {why}")]
     DiskAway { id: VolumeId, disk: DiskId, why: String },
     #[error("the disks of this node were not read yet, and volume {id} may be on one of them")]
-    NotLookedAt { id: VolumeId },
+    NotScanned { id: VolumeId },
     #[error(
         "the PoolVolumes of this node were not read yet, and volume {id} may be on a device for which the journal has \
          another record"
@@ -70,10 +76,38 @@ pub enum PoolError {
     Apply(#[from] ApplyError),
 }
 
+/// What an operation on one disk failed with, by the layout of the disk.
+#[derive(Clone, Copy, Debug)]
+pub enum FailedOn<'e> {
+    Labelled(&'e ApplyError),
+    Bare(&'e BareError),
+    Filesystem(&'e FilesystemError),
+}
+
 impl PoolError {
+    /// The error of the disk that an operation had begun on; `None`: it was refused, or waits, before that.
+    pub fn failed_on(&self) -> Option<FailedOn<'_>> {
+        match self {
+            Self::Apply(error) => Some(FailedOn::Labelled(error)),
+            Self::Bare(error) => Some(FailedOn::Bare(error)),
+            Self::Filesystem(error) => Some(FailedOn::Filesystem(error)),
+            Self::NoPlace(_) | Self::NoSet(_) | Self::WhichClass(_) | Self::Journal(_) => None,
+            Self::NoSuchVolume { .. } | Self::Differs { .. } | Self::InUse { .. } | Self::Found { .. } => None,
+            Self::CannotGrow { .. } | Self::CannotShrink { .. } | Self::NotDescribed { .. } => None,
+            Self::DiskAway { .. } | Self::NotScanned { .. } | Self::VolumesNotRead { .. } => None,
+            Self::Conflict { .. } | Self::NotSettled { .. } => None,
+            Self::BeingZeroed { .. } | Self::Hangs { .. } => None,
+        }
+    }
+
     /// No disk can take a volume now.
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::NoPlace(_) | Self::NoSet(_))
+    }
+
+    /// The filesystem that it was asked of has no space: nothing has changed.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Filesystem(FilesystemError::Full { .. }))
     }
 
     /// Others had the disk: nothing has changed, and the caller may come back.
@@ -86,7 +120,8 @@ impl PoolError {
             Self::NoPlace(_) | Self::NoSet(_) | Self::WhichClass(_) | Self::Journal(_) => false,
             Self::NoSuchVolume { .. } | Self::Differs { .. } | Self::CannotGrow { .. } | Self::InUse { .. } => false,
             Self::Found { .. } | Self::NotDescribed { .. } | Self::BeingZeroed { .. } => false,
-            Self::DiskAway { .. } | Self::NotLookedAt { .. } | Self::VolumesNotRead { .. } => false,
+            Self::CannotShrink { .. } => false,
+            Self::DiskAway { .. } | Self::NotScanned { .. } | Self::VolumesNotRead { .. } => false,
             Self::Conflict { .. } | Self::NotSettled { .. } => false,
         }
     }
@@ -198,12 +233,13 @@ impl ApplyError {
         matches!(**source, StepError::System(HostError::Busy { .. }))
     }
 
-    /// Who has it, in words.
+    /// Who has it, as text.
     pub fn busy(&self) -> Option<String> {
         let Self::Step { source, .. } = self else { return None };
         match &**source {
             StepError::System(busy @ HostError::Busy { .. }) => Some(busy.to_string()),
-            _ => None,
+            StepError::System(_) | StepError::Io(_) | StepError::Table(_) | StepError::Label(_) => None,
+            StepError::Earlier | StepError::Relabelled(_) => None,
         }
     }
 
@@ -222,11 +258,12 @@ impl ApplyError {
         let Self::Step { source, .. } = self else { return None };
         match &**source {
             StepError::Io(error) => Some(error.range),
-            _ => None,
+            StepError::System(_) | StepError::Table(_) | StepError::Label(_) => None,
+            StepError::Earlier | StepError::Relabelled(_) => None,
         }
     }
 
-    /// Others had the disk: a look would find nothing changed.
+    /// Others had the disk: a scan would find nothing changed.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. } | Self::Stuck { .. })
     }

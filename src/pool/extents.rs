@@ -1,15 +1,15 @@
-//! Sets of disk space: sorted, disjoint extents, and their arithmetic. Pure.
+//! Disk space as sorted, disjoint extents, and their arithmetic. Pure.
 
 use crate::host::Extent;
 
 /// Partitions start and grow in steps of this.
 pub const MIB: u64 = 1 << 20;
 
-/// A set of bytes, held as sorted extents with gaps between them.
+/// Bytes of a disk, held as sorted extents with gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExtentSet(Vec<Extent>);
+pub struct Extents(Vec<Extent>);
 
-impl ExtentSet {
+impl Extents {
     pub fn iter(&self) -> impl Iterator<Item = &Extent> {
         self.0.iter()
     }
@@ -63,8 +63,8 @@ impl ExtentSet {
     }
 
     /// What is in both.
-    pub fn intersection(&self, other: &ExtentSet) -> ExtentSet {
-        let mut both = ExtentSet::default();
+    pub fn intersection(&self, other: &Extents) -> Extents {
+        let mut both = Extents::default();
         for a in &self.0 {
             for b in other.0.iter().filter(|b| a.overlaps(b)) {
                 both.insert(Extent { start: a.start.max(b.start), end: a.end.min(b.end) });
@@ -74,7 +74,7 @@ impl ExtentSet {
     }
 
     /// What is in this one only.
-    pub fn minus(&self, other: &ExtentSet) -> ExtentSet {
+    pub fn minus(&self, other: &Extents) -> Extents {
         let mut rest = self.clone();
         for range in &other.0 {
             rest.remove(*range);
@@ -83,7 +83,7 @@ impl ExtentSet {
     }
 
     /// Each extent cut to whole steps of `step`; what is smaller goes.
-    pub fn aligned(&self, step: u64) -> ExtentSet {
+    pub fn aligned(&self, step: u64) -> Extents {
         self.0
             .iter()
             .filter_map(|e| {
@@ -95,9 +95,9 @@ impl ExtentSet {
     }
 }
 
-impl FromIterator<Extent> for ExtentSet {
+impl FromIterator<Extent> for Extents {
     fn from_iter<I: IntoIterator<Item = Extent>>(extents: I) -> Self {
-        let mut set = ExtentSet::default();
+        let mut set = Extents::default();
         for extent in extents {
             set.insert(extent);
         }
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    fn bits(set: &ExtentSet) -> Vec<bool> {
+    fn bits(set: &Extents) -> Vec<bool> {
         (0..64).map(|i| set.iter().any(|e| e.start <= i && i < e.end)).collect()
     }
 
@@ -120,7 +120,7 @@ mod tests {
         fn a_set_of_extents_behaves_as_a_set_of_bytes_and_stays_sorted_with_gaps(
             steps in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..64), 0..30)
         ) {
-            let mut set = ExtentSet::default();
+            let mut set = Extents::default();
             let mut model = vec![false; 64];
             for (add, a, b) in steps {
                 let range = Extent { start: a.min(b), end: a.max(b) };
@@ -139,7 +139,7 @@ mod tests {
             a in prop::collection::vec((0u64..64, 0u64..64), 0..8),
             b in prop::collection::vec((0u64..64, 0u64..64), 0..8),
         ) {
-            let set = |v: Vec<(u64, u64)>| -> ExtentSet {
+            let set = |v: Vec<(u64, u64)>| -> Extents {
                 v.into_iter().map(|(x, y)| Extent { start: x.min(y), end: x.max(y) }).collect()
             };
             let (a, b) = (set(a), set(b));

@@ -1,18 +1,18 @@
-//! What a node must remember that no disk can say: bare claims, disks that a person released, and which disks there are
-//! even while they are away. Pure.
+//! The facts that a node must remember because no disk can say them: bare claims, disks that a person released, and
+//! which disks there are even while they are away. Pure.
 //!
 //! Everything else is on the disks, and survives the loss of this document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use super::earlier::LastSeen;
 use crate::device::{
     DiskId, HardwareId, VolumeId,
     duplicate::Identities,
-    label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage},
+    label::{ArrayPlace, EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage},
     may_be_hardware,
 };
 
@@ -47,17 +47,22 @@ pub struct Journal {
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<DiskId, KnownDisk>,
-    /// Of these, the ones that carry a pool filesystem, as they are in the document: an earlier version does not know
-    /// their layout, and would call all of it damaged. Empty in memory.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Those with a layout that came later, as they are in the document: an earlier version does not know
+    /// it, and would call all of it damaged. A version that knows this field skips what it cannot read. The first such
+    /// layout was that of pool filesystems. Empty in memory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "those_that_can_be_read")]
     filesystems: BTreeMap<DiskId, KnownDisk>,
     /// Ids of disks, labelled or bare, that a person gave up or released, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
-    /// Those of them that have our label and were away then: one that comes back is held until a person adopts it, and its
-    /// label says so from then on.
+    /// Those of them that have our label and were away then: one that comes back is held until a person adopts it, and
+    /// its label says so from then on.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hold: BTreeSet<DiskId>,
+    /// The members of arrays that were given up, by disk id, until they are in the pool again: where each member of an array
+    /// is known, a disk that cannot be read is none of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "those_that_can_be_read")]
+    pub given_up_members: BTreeMap<DiskId, GivenUpMember>,
     /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last:
     /// their objects may still name it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -77,7 +82,7 @@ pub struct KnownDisk {
     /// Its node then; another disk may have that name now.
     pub path: PathBuf,
     pub model: Option<String>,
-    /// Who it is by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it
+    /// Its identity by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it
     /// down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<HardwareId>,
@@ -89,13 +94,23 @@ pub struct KnownDisk {
     /// All volumes that may be on it; `None`: an earlier version did not write them down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<BTreeSet<VolumeId>>,
-    /// Those of them that no look has found there.
+    /// Those of them that no scan has found there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<VolumeId>,
 }
 
+/// A member of an array as it was when it was last here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GivenUpMember {
+    pub place: ArrayPlace,
+    /// As of [`KnownDisk::hardware`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<HardwareId>,
+}
+
 impl KnownDisk {
-    /// These may be on it as well, whatever a look found.
+    /// These may be on it as well, whatever a scan found.
     pub fn list(&mut self, others: impl IntoIterator<Item = VolumeId>) {
         let volumes = self.volumes.get_or_insert_default();
         self.unseen.extend(others.into_iter().filter(|volume| volumes.insert(*volume)));
@@ -109,7 +124,7 @@ impl KnownDisk {
         }
     }
 
-    /// What a look has found; nothing counts as seen where the label's number is not known.
+    /// The volumes that a scan has found; nothing counts as seen where the label's number is not known.
     pub fn last_seen(&self) -> LastSeen {
         if self.written == 0 {
             return LastSeen::default();
@@ -143,12 +158,12 @@ pub struct BareClaim {
     pub volume: Option<BareVolume>,
     /// A deleted volume that is not erased yet.
     pub erasing: Option<EraseRecord>,
-    /// What that one was used as; `None`: not known.
+    /// The usage of that volume; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasing_usage: Option<VolumeUsage>,
 }
 
-/// What is known of a claim that a journal lost.
+/// A claim that a journal lost, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LostClaim {
@@ -190,7 +205,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl BareClaim {
-    /// Of a device with nothing on it.
+    /// The claim of a device with nothing on it.
     pub fn new(set: SetRef, size: u64) -> Self {
         Self {
             set,
@@ -226,6 +241,7 @@ impl Default for Journal {
             filesystems: BTreeMap::new(),
             let_go: BTreeSet::new(),
             hold: BTreeSet::new(),
+            given_up_members: BTreeMap::new(),
             former: BTreeMap::new(),
             identities: Identities::new(),
         }
@@ -256,7 +272,7 @@ impl Journal {
         }
     }
 
-    /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks
+    /// The remains of a journal in a text that is none: the ids that stand where those of bare devices and of disks
     /// that were released do.
     pub fn glean(text: &str) -> Self {
         let bare = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
@@ -294,19 +310,37 @@ impl Journal {
     pub fn to_text(&self) -> String {
         let mut document = self.clone();
         (document.filesystems, document.disks) =
-            document.disks.into_iter().partition(|(_, disk)| disk.layout.is_directory());
+            document.disks.into_iter().partition(|(_, disk)| is_added(&disk.layout));
         serde_json::to_string_pretty(&document).expect("a journal has string keys and no failing parts")
     }
 }
 
-/// What is behind `from`, up to the first of `ends`; nothing, where `from` is not there.
+/// Whether an earlier version would take a journal for damaged where this layout is among its `disks`.
+fn is_added(layout: &Layout) -> bool {
+    match layout {
+        Layout::Whole {} | Layout::Slots { .. } | Layout::Carved {} | Layout::RawDevice {} => false,
+        Layout::Directory { .. } | Layout::Member(_) => true,
+    }
+}
+
+/// An entry that a later version has written costs itself alone: its disk is known again when it is looked at.
+fn those_that_can_be_read<'de, D, T>(from: D) -> Result<BTreeMap<DiskId, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let all = BTreeMap::<DiskId, serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|(id, entry)| Some((id, serde_json::from_value(entry).ok()?))).collect())
+}
+
+/// The text behind `from`, up to the first of `ends`; nothing, where `from` is not there.
 fn between<'t>(text: &'t str, from: &str, ends: &[&str]) -> &'t str {
     let behind = text.find(from).and_then(|at| text.get(at + from.len()..)).unwrap_or_default();
     let end = ends.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
     behind.get(..end).unwrap_or_default()
 }
 
-/// What could be the id of a device, and stands between quotation marks or where they were.
+/// Each text that could be the id of a device, and stands between quotation marks or where they were.
 fn ids(text: &str) -> impl Iterator<Item = DiskId> {
     text.split('"').filter(|word| may_be_hardware(word)).map(DiskId::named)
 }
@@ -314,9 +348,14 @@ fn ids(text: &str) -> impl Iterator<Item = DiskId> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use uuid::Uuid;
 
     use super::*;
-    use crate::device::{SetName, duplicate::Identity, label::ErasePolicy};
+    use crate::device::{
+        SetName,
+        duplicate::Identity,
+        label::{ArrayLevel, ErasePolicy, Quota},
+    };
 
     #[test]
     fn a_journal_survives_its_text_and_none_is_empty() {
@@ -339,7 +378,7 @@ mod tests {
 
     /// A field of a later version in each object, but for those whose fields are ids and names.
     fn with_later_fields(value: &mut Value, is_map: bool) {
-        const MAPS: [&str; 6] = ["raw", "lost", "disks", "former", "identities", "parameters"];
+        const MAPS: [&str; 7] = ["raw", "lost", "disks", "givenUpMembers", "former", "identities", "parameters"];
         match value {
             Value::Object(fields) => {
                 fields.iter_mut().for_each(|(name, value)| with_later_fields(value, MAPS.contains(&name.as_str())));
@@ -400,6 +439,8 @@ mod tests {
             original: Some(HardwareId::named("wwid-a")),
             copies: BTreeSet::from([HardwareId::named("wwid-b")]),
         };
+        let place = ArrayPlace { array: Uuid::from_u128(9), level: ArrayLevel::Raid0, place: 1, count: 2, chunk: 4096 };
+        let member = GivenUpMember { place, hardware: Some(HardwareId::named("wwid-n")) };
         Journal {
             format: FORMAT,
             released: BTreeSet::from([DiskId::named("wwid-r")]),
@@ -410,6 +451,7 @@ mod tests {
             filesystems: BTreeMap::new(),
             let_go: BTreeSet::from([DiskId::named("gpt-1")]),
             hold: BTreeSet::from([DiskId::named("gpt-2")]),
+            given_up_members: BTreeMap::from([(DiskId::named("gpt-1"), member)]),
             former: BTreeMap::from([(DiskId::named("dm-z"), vec![VolumeId::from_u128(8)])]),
             identities: BTreeMap::from([(DiskId::named("gpt-0"), identity)]),
         }
@@ -420,7 +462,21 @@ mod tests {
         let journal = full();
         let mut later = serde_json::to_value(&journal).expect("JSON");
         with_later_fields(&mut later, false);
-        assert_eq!(later.to_string().matches("\"later\"").count(), 18, "{later}");
+        assert_eq!(later.to_string().matches("\"later\"").count(), 20, "{later}");
+        assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
+    }
+
+    #[test]
+    fn a_filesystem_that_a_later_version_has_written_costs_itself_alone() {
+        let mut journal = full();
+        let known = journal.disks[&DiskId::named("gpt-0")].clone();
+        let folders = KnownDisk { layout: Layout::Directory { quota: Quota::Project }, ..known };
+        journal.disks.insert(DiskId::named("gpt-3"), folders);
+        let mut later: serde_json::Value = serde_json::from_str(&journal.to_text()).expect("JSON");
+        assert_eq!(later["disks"].get("gpt-3"), None, "an earlier version reads all of these");
+        let mut other = later["filesystems"]["gpt-3"].clone();
+        other["layout"] = serde_json::json!("of a later version");
+        later["filesystems"]["gpt-4"] = other;
         assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
     }
 
@@ -432,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_look_of_this_version_has_found_on_a_disk_counts_as_seen_there() {
+    fn only_what_a_scan_of_this_version_has_found_on_a_disk_counts_as_seen_there() {
         let (found, begun) = (VolumeId::from_u128(1), VolumeId::from_u128(2));
         let text = r#"{"set": {"namespace": "n", "name": "s", "uid": "u"}, "layout": {"kind": "carved"}, "path": "/dev/sdx",
             "model": null, "size": 6, "volumes": ["00000000-0000-0000-0000-000000000001"]}"#;

@@ -1,95 +1,60 @@
-//! The journal in the state directory, one writer at a time. A change counts when it is durable; who reads sees what
-//! is, and waits for no writer.
+//! The journal of a node: which disks and devices are of the pool, and what may be on them. Its `document` is in the
+//! state directory, and beside it are the `lists` of volumes of disks that may have thousands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use self::document::{JournalDocument, ReadJournal};
+use self::lists::VolumeLists;
+use self::making::InMaking;
 use super::error::StoreError;
-use super::journal::{BareClaim, JOURNAL, Journal, LostClaim};
+use super::journal::{BareClaim, LostClaim};
 use crate::device::duplicate::Identities;
 use crate::device::{DiskId, HardwareId, VolumeId};
-use crate::host::{Host, chain};
+use crate::host::Host;
 
-/// The journal, in memory and in its document.
+/// The journal of this node's pool, and the lists of volumes beside it.
 pub struct JournalStore {
-    host: Arc<dyn Host>,
-    journal: RwLock<Arc<Journal>>,
-    /// Held by whoever changes it.
-    writing: Mutex<()>,
-    making: Mutex<Making>,
-    /// The document lacks something that is known here.
-    is_behind: AtomicBool,
-    /// What is wrong with the document: it is not written over, and what it may say is neither known nor denied.
-    damage: Mutex<Option<String>>,
+    document: Arc<JournalDocument>,
+    making: InMaking,
+    /// Which volumes may be on disks with a filesystem of the pool.
+    lists: VolumeLists,
     /// There was no document when the process began.
     is_new: bool,
     /// The PoolVolumes were heard once, or there is nobody to ask.
     knows_volumes: AtomicBool,
 }
 
-/// The volumes that are being made now: a look at their disk may not show them yet.
-#[derive(Default)]
-struct Making {
-    /// Each with its disk.
-    now: BTreeSet<(DiskId, VolumeId)>,
-    /// How many were begun since the process began.
-    begun: u64,
-}
-
 impl JournalStore {
     /// Reads the document. A damaged one stays as it is until somebody sets it aside.
     pub fn open(host: Arc<dyn Host>) -> Result<Self, StoreError> {
-        let damaged = |journal: Journal, error: &dyn std::error::Error| {
-            let why = chain(error);
-            tracing::error!("{}", StoreError::Damaged(why.clone()));
-            (journal, Some(why))
-        };
-        let loaded = host.state().load(JOURNAL);
-        let is_new = matches!(loaded, Ok(None));
-        let (journal, damage) = match loaded {
-            Ok(text) => match Journal::parse(text.as_deref()) {
-                Ok(journal) => (journal, None),
-                Err(error) => damaged(Journal::glean(text.as_deref().unwrap_or_default()), &error),
-            },
-            Err(error) if error.is_no_text() => damaged(Journal::default(), &error),
-            Err(error) => return Err(StoreError::State(error)),
-        };
-        Ok(Self {
-            host,
-            journal: RwLock::new(Arc::new(journal)),
-            writing: Mutex::default(),
-            making: Mutex::default(),
-            is_behind: AtomicBool::new(false),
-            damage: Mutex::new(damage),
-            is_new,
-            knows_volumes: AtomicBool::new(false),
-        })
+        let ReadJournal { mut journal, damage, is_new } = ReadJournal::of(host.state())?;
+        let lists = kept_lists::load(host.state(), &mut journal);
+        let document = Arc::new(JournalDocument::new(host, journal, damage));
+        let lists = VolumeLists::new(Arc::clone(&document), lists);
+        Ok(Self { document, lists, making: InMaking::default(), is_new, knows_volumes: AtomicBool::new(false) })
     }
 
     /// An error, as long as the document cannot be used.
     pub fn sound(&self) -> Result<(), StoreError> {
-        let damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
-        damage.clone().map_or(Ok(()), |why| Err(StoreError::Damaged(why)))
+        self.document.sound()
     }
 
     /// Begins a new document with what could be gleaned from a damaged one, which is kept beside it. Gives the name
     /// that it has then.
     pub fn set_aside(&self) -> Result<String, StoreError> {
-        let _turn = self.turn();
-        if self.sound().is_ok() {
-            return Err(StoreError::Sound);
-        }
-        let state = self.host.state();
-        let kept = state.keep_copy(JOURNAL, "journal.damaged").map_err(StoreError::State)?;
-        state.store(JOURNAL, &self.journal().to_text()).map_err(StoreError::State)?;
-        *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(kept)
+        self.document.set_aside()
+    }
+
+    /// Whether it is known which volumes may be on that disk.
+    pub fn has_list(&self, disk: &DiskId) -> bool {
+        self.lists.has(disk)
     }
 
     /// Devices that had, or may have had, a claim in a journal that was lost.
     pub fn lost(&self) -> BTreeMap<DiskId, LostClaim> {
-        self.journal().lost.clone()
+        self.document.journal().lost.clone()
     }
 
     /// There was no document when the process began.
@@ -104,7 +69,8 @@ impl JournalStore {
 
     /// A lost claim is one again.
     pub fn take_up(&self, disk: &DiskId, claim: BareClaim) -> Result<(), StoreError> {
-        self.change(|journal| {
+        let (turn, volume) = (self.document.turn(), claim.volume.as_ref().map(|volume| volume.id));
+        self.document.change_in(&turn, |journal| {
             if let Some(volume) = &claim.volume {
                 journal.take_from_disks(volume.id);
             }
@@ -119,64 +85,23 @@ impl JournalStore {
             journal.let_go.remove(disk);
             journal.bare.insert(disk.clone(), claim);
             Ok(())
-        })
+        })?;
+        volume.map_or(Ok(()), |volume| self.lists.nowhere_else(&turn, volume, None))
     }
 
     /// Such a device is not ours any more: what is on it says whose it is. False: it was none.
     pub fn give_up_lost(&self, disk: &DiskId) -> Result<bool, StoreError> {
-        self.change(|journal| Ok(journal.lost.remove(disk).is_some()))
-    }
-
-    /// As it is now.
-    fn journal(&self) -> Arc<Journal> {
-        Arc::clone(&self.journal.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whoever has its turn to change the journal keeps nobody from reading it, however long a write takes.
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn show(&self, next: Journal) {
-        *self.journal.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Journal) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.change_in(&self.turn(), change)
-    }
-
-    fn change_in<T>(
-        &self,
-        _turn: &MutexGuard<'_, ()>,
-        change: impl FnOnce(&mut Journal) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.sound()?;
-        let was = self.journal();
-        let mut next = Journal::clone(&was);
-        let result = change(&mut next)?;
-        if next != *was {
-            self.host.state().store(JOURNAL, &next.to_text()).map_err(StoreError::State)?;
-            self.show(next);
-        }
-        Ok(result)
-    }
-
-    /// A change that counts in this process, and from when a document is written next.
-    fn remember<T>(&self, _turn: &MutexGuard<'_, ()>, change: impl FnOnce(&mut Journal) -> T) -> T {
-        let mut next = Journal::clone(&self.journal());
-        let result = change(&mut next);
-        self.show(next);
-        result
+        self.document.change(|journal| Ok(journal.lost.remove(disk).is_some()))
     }
 
     /// Blank disks that are not claimed again until somebody adopts them, by id.
     pub fn released(&self) -> BTreeSet<DiskId> {
-        self.journal().released.clone()
+        self.document.journal().released.clone()
     }
 
     /// Remembers not to claim a disk again; its bare claim, if it had one or lost one, ends with the same write.
     pub fn release(&self, disk: &DiskId) -> Result<(), StoreError> {
-        self.change(|journal| {
+        self.document.change(|journal| {
             let (claim, lost) = (journal.bare.remove(disk), journal.lost.remove(disk));
             if lost.is_some() || claim.as_ref().is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
                 journal.given_up.insert(disk.clone());
@@ -190,51 +115,50 @@ impl JournalStore {
         })
     }
 
-    /// The same of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that is
-    /// still there is known again with the next look.
+    /// The release of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that
+    /// is still there is known again with the next scan.
     pub fn release_labelled(&self, hardware: HardwareId, id: &DiskId) -> Result<(), StoreError> {
-        self.change(|journal| {
-            journal.released.insert(hardware.into());
+        self.release_as(hardware.into(), id)
+    }
+
+    /// The release of a named filesystem, before the pool's folder there goes: no set takes it until a person adopts it.
+    pub fn release_filesystem(&self, id: &DiskId) -> Result<(), StoreError> {
+        self.release_as(id.clone(), id)
+    }
+
+    /// `released` is what it is called from then on, while nobody adopts it.
+    fn release_as(&self, released: DiskId, id: &DiskId) -> Result<(), StoreError> {
+        let turn = self.document.turn();
+        self.document.change_in(&turn, |journal| {
+            journal.released.insert(released);
             journal.disks.remove(id);
             journal.let_go.insert(id.clone());
             Ok(())
-        })
+        })?;
+        self.lists.forget(&turn, id);
+        Ok(())
     }
 
     /// Whether a person gave up that disk, labelled or bare: nobody waits for what was on it. That holds also when a
     /// bare device is back, and free for anybody.
     pub fn has_given_up(&self, id: &DiskId) -> bool {
-        let journal = self.journal();
+        let journal = self.document.journal();
         journal.let_go.contains(id) || journal.given_up.contains(id)
     }
 
     /// Which hardware was a disk of the pool, and which a copy.
     pub fn identities(&self) -> Identities {
-        self.journal().identities.clone()
+        self.document.journal().identities.clone()
     }
 
     /// The same, as it is known now. It counts in this process even where it could not be written down.
     pub fn identify(&self, change: impl FnOnce(&mut Identities)) -> Result<(), StoreError> {
-        let _turn = self.turn();
-        let was = self.journal();
-        let mut next = Journal::clone(&was);
-        change(&mut next.identities);
-        let is_changed = next != *was;
-        if is_changed {
-            self.show(next);
-        }
-        if self.sound().is_err() || !is_changed && !self.is_behind.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.is_behind.store(true, Ordering::Relaxed);
-        self.host.state().store(JOURNAL, &self.journal().to_text()).map_err(StoreError::State)?;
-        self.is_behind.store(false, Ordering::Relaxed);
-        Ok(())
+        self.document.change_anyway(|journal| change(&mut journal.identities))
     }
 
     /// A released disk may be claimed again; false: it may already.
     pub fn readmit(&self, disk: &DiskId) -> Result<bool, StoreError> {
-        self.change(|journal| {
+        self.document.change(|journal| {
             let was_given_up = journal.given_up.remove(disk);
             Ok(journal.released.remove(disk) || was_given_up)
         })
@@ -242,26 +166,26 @@ impl JournalStore {
 
     /// Bare devices that were given up with what a tenant wrote on them.
     pub fn given_up(&self) -> BTreeSet<DiskId> {
-        self.journal().given_up.clone()
+        self.document.journal().given_up.clone()
     }
 
     /// Claims of bare devices, by disk id.
     pub fn bare_claims(&self) -> Vec<(DiskId, BareClaim)> {
-        self.journal().bare.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
+        self.document.journal().bare.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
     /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
     pub fn bare_ids(&self) -> BTreeSet<DiskId> {
-        let journal = self.journal();
+        let journal = self.document.journal();
         journal.bare.keys().chain(journal.lost.keys()).cloned().collect()
     }
 
     pub fn bare_claim(&self, disk: &DiskId) -> Option<BareClaim> {
-        self.journal().bare.get(disk).cloned()
+        self.document.journal().bare.get(disk).cloned()
     }
 
     pub fn claim_bare(&self, disk: &DiskId, claim: BareClaim) -> Result<(), StoreError> {
-        self.change(|journal| {
+        self.document.change(|journal| {
             journal.let_go.remove(disk);
             journal.bare.insert(disk.clone(), claim);
             Ok(())
@@ -280,7 +204,8 @@ impl JournalStore {
         volume: Option<VolumeId>,
         change: impl FnOnce(&mut BareClaim) -> T,
     ) -> Result<T, StoreError> {
-        self.change(|journal| {
+        let turn = self.document.turn();
+        let (result, made) = self.document.change_in(&turn, |journal| {
             if let Some(volume) = volume {
                 journal.part(disk, volume);
             }
@@ -295,8 +220,10 @@ impl JournalStore {
             if let Some(volume) = made {
                 journal.take_from_disks(volume);
             }
-            Ok(result)
-        })
+            Ok((result, made))
+        })?;
+        made.map_or(Ok(()), |made| self.lists.nowhere_else(&turn, made, None))?;
+        Ok(result)
     }
 }
 
@@ -308,7 +235,11 @@ fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Ite
     of_claim.into_iter().chain(erasing).chain(reported)
 }
 
-mod disks;
+pub mod disks;
+mod document;
+mod kept_lists;
+mod lists;
+mod making;
 pub mod reported;
 #[cfg(test)]
 mod tests;

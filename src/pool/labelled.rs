@@ -3,6 +3,7 @@
 //! One lock per disk: operations on different disks never wait for each other. Who only looks takes what is shown, so
 //! that a disk that hangs under its lock keeps nobody from looking at all disks.
 
+mod array;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +13,15 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-pub use self::shown::LabelledShown;
+pub use self::shown::{ArrayMember, LabelledShown};
 use super::content::Content;
 use super::disk::PoolDisk;
 use super::erasure::ErasureCount;
 use super::error::ApplyError;
-use super::extents::ExtentSet;
+use super::extents::Extents;
 use super::journal::KnownDisk;
-use super::plan::{Plan, PlanError, PlannedVolume, Site, create, expand, relabel};
-use super::view::{DiskView, Standing, VolumeView};
+use super::plan::{Plan, PlanError, relabel};
+use super::view::{DiskView, HostMount, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::{
@@ -35,8 +36,8 @@ pub struct LabelledDisk {
     pub id: DiskId,
     lock: DeviceLock<LabelledState>,
     pub worker: WorkerFlag,
-    /// A worker shall try again what somebody held.
-    retries_held: AtomicBool,
+    /// A worker shall try again what was busy.
+    retries_busy: AtomicBool,
     failed: Mutex<FailedWork>,
     pub(super) erased: ErasureCount,
 }
@@ -47,7 +48,7 @@ pub(super) struct FailedWork {
     /// Erasures, by GUID.
     pub erasures: BTreeSet<Uuid>,
     /// Free space that could not be zeroed.
-    pub free: ExtentSet,
+    pub free: Extents,
 }
 
 /// What can be said of a member now.
@@ -59,12 +60,12 @@ pub struct LabelledState {
     /// The set that owns the disk, where it exists; without one the disk offers nothing.
     pub rule: Option<Arc<Rule>>,
     /// Free space that somebody waits for to be zeroed.
-    wanted: ExtentSet,
+    wanted: Extents,
 }
 
 enum Holding {
     Open(PoolDisk),
-    /// What it held when it was last seen.
+    /// What was on it when it was last seen.
     Closed(Box<Content>),
 }
 
@@ -85,17 +86,21 @@ impl LabelledDisk {
             path: shown.raw.path.clone(),
             model: shown.raw.model.clone(),
             layout: content.label.layout.clone(),
+            array: stable_hardware_id(&shown.raw).and_then(|hardware| hardware.array()),
             set: content.label.set.clone(),
             size: content.geometry.size,
             free: content.free().total(),
             erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
+            reserved: 0,
             erasure: self.erased.view(content.to_erase()),
             volumes,
             partitions: volumes + content.free_slots().count(),
             standing: shown.standing.clone(),
+            host_mount: HostMount::None,
             owned: shown.rule.is_some(),
-            held: shown.held(),
+            busy: shown.busy(),
             failing: None,
+            array_problem: None,
             cordon: shown.cordon(),
         }
     }
@@ -106,11 +111,11 @@ impl LabelledDisk {
             holding: Holding::Open(disk),
             standing: Standing::Ready,
             rule,
-            wanted: ExtentSet::default(),
+            wanted: Extents::default(),
         };
-        let (worker, retries_held) = (WorkerFlag::default(), AtomicBool::new(false));
+        let (worker, retries_busy) = (WorkerFlag::default(), AtomicBool::new(false));
         let (failed, erased) = (Mutex::default(), ErasureCount::default());
-        Self { id, lock: DeviceLock::new(state), worker, retries_held, failed, erased }
+        Self { id, lock: DeviceLock::new(state), worker, retries_busy, failed, erased }
     }
 
     /// What there is to see, whoever has the lock.
@@ -150,17 +155,17 @@ impl LabelledDisk {
         self.change(|content| Ok(relabel(taken(content))))
     }
 
-    /// Has the worker try again what somebody holds on it; gives whether there is any.
-    pub fn retry_held(&self) -> bool {
+    /// Has the worker try again what was busy on it; gives whether there is any.
+    pub fn retry_busy(&self) -> bool {
         let shown = self.shown();
-        let is_held = shown.is_usable() && !shown.content.held.is_empty();
-        self.retries_held.store(is_held, Ordering::SeqCst);
-        is_held
+        let has_busy = shown.is_usable() && !shown.content.busy.is_empty();
+        self.retries_busy.store(has_busy, Ordering::SeqCst);
+        has_busy
     }
 
     /// Whether that is asked for; it is not any more then.
     pub fn take_retry(&self) -> bool {
-        self.retries_held.swap(false, Ordering::SeqCst)
+        self.retries_busy.swap(false, Ordering::SeqCst)
     }
 
     /// What the worker does last.
@@ -186,7 +191,9 @@ impl Shows for LabelledState {
     fn shown(&self) -> LabelledShown {
         let nodes = match &self.holding {
             Holding::Open(disk) => {
-                let numbers = disk.content().volumes().map(|volume| volume.number);
+                let content = disk.content();
+                let numbers = content.volumes().map(|volume| volume.number);
+                let numbers = numbers.chain(content.array_member().map(|(number, _)| number));
                 numbers.map(|number| (number, disk.disk().node(number))).collect()
             }
             Holding::Closed(_) => BTreeMap::new(),
@@ -236,11 +243,11 @@ impl LabelledState {
     pub fn handle(&self) -> Option<Arc<dyn Disk>> {
         match (&self.holding, &self.standing) {
             (Holding::Open(disk), Standing::Ready) => Some(Arc::clone(disk.disk())),
-            _ => None,
+            (Holding::Open(_), Standing::NotReady(_) | Standing::Missing) | (Holding::Closed(_), _) => None,
         }
     }
 
-    /// The disk left: its handle is dropped, what it held is remembered.
+    /// The disk left: its handle is dropped, what was on it is remembered.
     pub fn leave(&mut self, standing: Standing) {
         if let Holding::Open(disk) = &self.holding {
             self.holding = Holding::Closed(Box::new(disk.content().clone()));
@@ -271,31 +278,13 @@ impl LabelledState {
         matches!(&self.holding, Holding::Open(disk) if !disk.is_mirrored()) && self.is_usable()
     }
 
-    pub fn create(&mut self, site: Site, volume: &PlannedVolume) -> Result<(), ApplyError> {
-        self.disk()?.change(|content| create(content, site, volume))
-    }
-
-    /// What must be zeroed before that.
-    pub fn unzeroed_for_create(&mut self, site: Site, volume: &PlannedVolume) -> Result<ExtentSet, ApplyError> {
-        self.disk()?.to_zero(|content| create(content, site, volume))
-    }
-
-    pub fn expand(&mut self, id: VolumeId, required: u64) -> Result<(), ApplyError> {
-        self.disk()?.change(|content| expand(content, id, required))
-    }
-
-    /// What must be zeroed before that.
-    pub fn unzeroed_for_expand(&mut self, id: VolumeId, required: u64) -> Result<ExtentSet, ApplyError> {
-        self.disk()?.to_zero(|content| expand(content, id, required))
-    }
-
     /// Somebody waits for that: the background work does it first, also where it would leave it to the device.
-    pub fn want(&mut self, space: &ExtentSet) {
+    pub fn want(&mut self, space: &Extents) {
         self.wanted = self.wanted.intersection(&self.content().dirty());
         space.iter().for_each(|extent| self.wanted.insert(*extent));
     }
 
-    pub fn wanted(&self) -> &ExtentSet {
+    pub fn wanted(&self) -> &Extents {
         &self.wanted
     }
 }

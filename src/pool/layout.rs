@@ -34,7 +34,7 @@ pub fn places(geometry: &Geometry, layout: &Layout) -> Result<Vec<Extent>, Layou
     match *layout {
         Layout::Carved {} => Ok(Vec::new()),
         Layout::RawDevice {} => Ok(vec![Extent { start: 0, end: geometry.size }]),
-        Layout::Whole {} => Ok(vec![area]),
+        Layout::Whole {} | Layout::Member(_) => Ok(vec![area]),
         // What a claim makes there is the filesystem.
         Layout::Directory { .. } => directories(&area),
         Layout::Slots { size: None, count: None } => Err(LayoutError::Neither),

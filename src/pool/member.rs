@@ -7,7 +7,6 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bare::BareDevice;
-use super::choose::DiskOffer;
 use super::cordon::Cordon;
 use super::erase::{Progress, work};
 use super::error::{BareError, PoolError};
@@ -20,7 +19,7 @@ use super::plan::{Adoption, delete, describe_volume, formatted, give_other_id, g
 use super::view::{DiskView, Standing, VolumeView};
 use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
-use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
+use crate::device::label::{ErasePolicy, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
 use crate::host::{KernelName, RawDisk};
 
@@ -28,7 +27,7 @@ use crate::host::{KernelName, RawDisk};
 #[derive(Clone)]
 pub enum Member {
     Labelled(Arc<LabelledDisk>),
-    /// With the labelled disk that it is on.
+    /// With the labelled disk that it is on, if there is one.
     Filesystem(Arc<PoolFilesystem>),
     Bare(Arc<BareDevice>),
 }
@@ -37,7 +36,7 @@ impl Member {
     pub fn id(&self) -> &DiskId {
         match self {
             Self::Labelled(member) => &member.id,
-            Self::Filesystem(member) => &member.carrier.id,
+            Self::Filesystem(member) => &member.id,
             Self::Bare(member) => &member.id,
         }
     }
@@ -46,7 +45,7 @@ impl Member {
     pub fn labelled(&self) -> Option<&Arc<LabelledDisk>> {
         match self {
             Self::Labelled(disk) => Some(disk),
-            Self::Filesystem(member) => Some(&member.carrier),
+            Self::Filesystem(member) => member.carrier.disk(),
             Self::Bare(_) => None,
         }
     }
@@ -64,7 +63,7 @@ impl Member {
     pub fn kernel_name(&self) -> Option<KernelName> {
         match self {
             Self::Labelled(disk) => Some(disk.shown().raw.name.clone()),
-            Self::Filesystem(member) => Some(member.carrier.shown().raw.name.clone()),
+            Self::Filesystem(member) => Some(member.carrier.disk()?.shown().raw.name.clone()),
             Self::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),
         }
     }
@@ -73,7 +72,7 @@ impl Member {
     pub fn usable_raw(&self) -> Option<RawDisk> {
         match self {
             Self::Labelled(disk) => Some(disk.shown()).filter(|shown| shown.is_usable()).map(|shown| shown.raw.clone()),
-            Self::Filesystem(member) => Self::Labelled(Arc::clone(&member.carrier)).usable_raw(),
+            Self::Filesystem(member) => Self::Labelled(Arc::clone(member.carrier.disk()?)).usable_raw(),
             Self::Bare(device) => Some(device.shown())
                 .filter(|shown| shown.standing == Standing::Ready)
                 .and_then(|shown| shown.raw.clone()),
@@ -83,7 +82,7 @@ impl Member {
     pub fn rule(&self) -> Option<Arc<Rule>> {
         match self {
             Self::Labelled(member) => member.shown().rule.clone(),
-            Self::Filesystem(member) => member.carrier.shown().rule.clone(),
+            Self::Filesystem(member) => member.carrier.rule(),
             Self::Bare(member) => member.shown().rule.clone(),
         }
     }
@@ -112,17 +111,21 @@ impl Member {
         }
     }
 
-    pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
+    /// The filesystem whose volumes can shrink; `None`: none of its volumes can.
+    pub fn shrinks(&self) -> Option<&PoolFilesystem> {
         match self {
-            Self::Labelled(member) => member.shown().offer(place, usage),
-            Self::Filesystem(member) => member.offer(place, usage),
-            Self::Bare(member) => member.offer(place, usage),
+            Self::Filesystem(member) if member.is_limited() => Some(member),
+            Self::Labelled(_) | Self::Filesystem(_) | Self::Bare(_) => None,
         }
     }
 
     /// Why it takes no new volumes, as the disk itself says.
     pub fn cordon(&self) -> Option<Cordon> {
-        self.labelled()?.shown().cordon()
+        match self {
+            Self::Filesystem(member) => member.carrier.shown().cordon(),
+            Self::Labelled(disk) => disk.shown().cordon(),
+            Self::Bare(_) => None,
+        }
     }
 
     /// Whether its disk is here and in order.
@@ -296,7 +299,7 @@ impl Member {
     pub fn worker(&self) -> &WorkerFlag {
         match self {
             Self::Labelled(member) => &member.worker,
-            Self::Filesystem(member) => &member.carrier.worker,
+            Self::Filesystem(member) => member.carrier.worker(),
             Self::Bare(member) => &member.worker,
         }
     }

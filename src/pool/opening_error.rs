@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use super::directory::CONFIG;
 use super::error::ApplyError;
+use super::filesystem_claim::{CLAIM, OWN_FOLDER};
+use super::filesystem_error::FilesystemError;
 use crate::device::VolumeId;
-use crate::host::HostError;
+use crate::host::{HostError, NoMountPoint, QuotaState};
 
 /// Why the filesystem of a disk is not used.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +28,36 @@ pub enum OpeningError {
     Lost(VolumeId),
     #[error("its partition table is older than its filesystem, and volumes were made since: it is not touched")]
     EarlierTable,
+    #[error("nothing would keep its volumes within their sizes: {0}")]
+    NoQuota(HostError),
+    #[error(
+        "its filesystem {why}, so nothing would keep its volumes within their sizes",
+        why = .0.why_off().unwrap_or("keeps limits")
+    )]
+    QuotaOff(QuotaState),
     #[error("something else is mounted at {0}: unmount it")]
     Occupied(PathBuf),
+    #[error("at its path {0}")]
+    NotMounted(NoMountPoint),
+    #[error("{0}")]
+    NotTaken(String),
+    #[error("{0}, which it is mounted from, is another device, or none that the agent sees")]
+    NoDevice(PathBuf),
+    #[error("the folder {OWN_FOLDER} with {CLAIM} is not there: put it back; nothing is made instead")]
+    NoClaim,
+    #[error("{OWN_FOLDER}/{CLAIM} cannot be used: {why}; nothing there is touched")]
+    Claim { why: String },
+    #[error(
+        "at {at} a volume of it is mounted from another device ({source_device}), so one of the two is a copy: mount that one \
+         at the path, or end the pods that use it"
+    )]
+    Elsewhere { at: PathBuf, source_device: String },
+    #[error("it has a folder {OWN_FOLDER} already, without {CLAIM}: move it away, and localpool makes its own")]
+    OthersFolder,
+    #[error("it is not open now")]
+    NotOpen,
+    #[error(transparent)]
+    Filesystem(#[from] FilesystemError),
     #[error("its filesystem could not be {what}")]
     System {
         what: &'static str,
@@ -43,7 +73,12 @@ impl OpeningError {
             Self::Carrier(error) => error.retryable(),
             Self::NoEntry | Self::Other { .. } | Self::Config { .. } | Self::EarlierTable => false,
             Self::NoFolder(_) | Self::Lost(_) => false,
-            Self::Occupied(_) | Self::System { .. } => true,
+            Self::NoClaim | Self::Claim { .. } | Self::OthersFolder | Self::NotTaken(_) => false,
+            Self::Elsewhere { .. } | Self::NotMounted(_) | Self::NoDevice(_) | Self::NotOpen | Self::Filesystem(_) => {
+                true
+            }
+            // Who has loaded a module, or allowed a system call, says nothing.
+            Self::NoQuota(_) | Self::Occupied(_) | Self::QuotaOff(_) | Self::System { .. } => true,
         }
     }
 

@@ -87,12 +87,12 @@ pub fn difference(record: &VolumeRecord, size: u64, request: &CreateRequest) -> 
         return Some(format!("it has {size} bytes, and the limit is {limit}"));
     }
     if !request.usage.accepts(record.usage) {
-        return Some(format!("it was made as {}", usage_words(record.usage)));
+        return Some(format!("it was made as {}", usage_text(record.usage)));
     }
     (record.parameters != request.parameters).then(|| "it was made with other parameters".to_owned())
 }
 
-fn usage_words(usage: VolumeUsage) -> String {
+fn usage_text(usage: VolumeUsage) -> String {
     match usage {
         VolumeUsage::Block => "a raw block volume".to_owned(),
         VolumeUsage::Mount(kind) => format!("a mount volume with {}", kind.name()),

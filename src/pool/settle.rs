@@ -41,7 +41,9 @@ impl Pool {
         let is_here = |disk: &DiskId| *disk == kept.disk || others.iter().any(|(member, _)| member.id() == disk);
         let all_usable =
             others.iter().map(|(_, view)| view).chain([&kept]).all(|view| view.standing == Standing::Ready);
-        if !all_usable || self.unasked().iter().any(|one| one.listed.contains(&id) && !is_here(&one.disk)) {
+        let is_elsewhere = self.unasked().iter().any(|one| one.listed.contains(&id) && !is_here(&one.disk));
+        // With no other, its own disk says that it cannot be used: no choice of a disk changes that.
+        if !all_usable || is_elsewhere || others.is_empty() {
             return Err(refused(why));
         }
         let aside = others.into_iter().map(|(member, was)| {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
 use super::cordon::Cordon;
 use super::erasure::Erasure;
 use super::journal::KnownDisk;
@@ -10,7 +12,7 @@ use crate::device::label::{Layout, SetRef, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
 use crate::host::MountSource;
 
-/// Whether a member can be used, in words for people where it cannot.
+/// Whether a member can be used, as text for people where it cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ready,
@@ -32,6 +34,33 @@ impl Standing {
     }
 }
 
+/// Whether the node has the filesystem of a disk mounted for others than localpool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HostMount {
+    /// It does not have to be, or cannot be used.
+    #[default]
+    None,
+    At(PathBuf),
+    /// It has to be, and this is why it is not.
+    Failed(String),
+}
+
+impl HostMount {
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::At(path) => Some(path),
+            Self::None | Self::Failed(_) => None,
+        }
+    }
+
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::Failed(why) => Some(why),
+            Self::None | Self::At(_) => None,
+        }
+    }
+}
+
 /// A volume as the rest of the product sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeView {
@@ -48,7 +77,7 @@ pub struct VolumeView {
     pub standing: Standing,
     /// A person gave its disk up, which is back: it cannot be used before the disk is adopted.
     pub given_up: bool,
-    /// It is, or may be, on another disk as well, in words: it cannot be used.
+    /// It is, or may be, on another disk as well, as text: it cannot be used.
     pub conflict: Option<String>,
     /// The device that the tenant gets, or that the filesystem of its folder is on.
     pub node: PathBuf,
@@ -63,6 +92,8 @@ pub struct DirectoryView {
     pub path: PathBuf,
     /// Its path in the filesystem.
     pub root: PathBuf,
+    /// It can become smaller.
+    pub shrinks: bool,
 }
 
 impl VolumeView {
@@ -87,21 +118,28 @@ pub struct DiskView {
     pub path: PathBuf,
     pub model: Option<String>,
     pub layout: Layout,
+    /// The md array that it is.
+    pub array: Option<Uuid>,
     pub set: SetRef,
     pub size: u64,
     pub free: u64,
     pub erasing: u64,
+    /// Kept free of volumes.
+    pub reserved: u64,
     pub erasure: Erasure,
     pub volumes: usize,
     /// Slots, taken or free; else volumes.
     pub partitions: usize,
     pub standing: Standing,
+    pub host_mount: HostMount,
     /// Whether the set that owns it exists.
     pub owned: bool,
     /// What of it cannot be given away, as somebody uses it.
-    pub held: Option<String>,
+    pub busy: Option<String>,
     /// What its background work failed in when it was last tried.
     pub failing: Option<String>,
+    /// What keeps the array that it is, or is a member of, from being used.
+    pub array_problem: Option<String>,
     /// Why it takes no new volumes.
     pub cordon: Option<Cordon>,
 }
@@ -115,26 +153,40 @@ pub const FAILING: &str = "background work (erasing, zeroing, the second copy of
 impl DiskView {
     /// A disk that has not been here since the process began: what is on it is not known.
     pub fn absent(id: DiskId, disk: KnownDisk) -> Self {
-        let KnownDisk { set, layout, path, model, size, .. } = disk;
+        let KnownDisk { set, layout, path, model, hardware, size, .. } = disk;
         Self {
             id,
             path,
             model,
             layout,
+            array: hardware.and_then(|hardware| hardware.array()),
             set,
             size,
             free: 0,
             erasing: 0,
+            reserved: 0,
             erasure: Erasure::default(),
             volumes: 0,
             partitions: 0,
             standing: Standing::Missing,
+            host_mount: HostMount::None,
             // It offers nothing either way, and that is said as missing.
             owned: true,
-            held: None,
+            busy: None,
             failing: None,
+            array_problem: None,
             cordon: None,
         }
+    }
+
+    /// The array that it is a member of.
+    pub fn member_of(&self) -> Option<Uuid> {
+        self.layout.member().map(|place| place.array)
+    }
+
+    /// Bytes that count where disks are added up: those of a member of an array are the array's.
+    pub fn own_size(&self) -> u64 {
+        if self.member_of().is_some() { 0 } else { self.size }
     }
 }
 
@@ -160,7 +212,7 @@ pub enum Knowledge {
     None,
 }
 
-/// Whether a volume that no disk here has may be on one that cannot be asked, in words.
+/// Whether a volume that no disk here has may be on one that cannot be asked, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,
@@ -173,9 +225,9 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    pub fn words(self) -> Option<String> {
+    pub fn message(self) -> Option<String> {
         match self {
-            Self::Of(words) | Self::GivenUp(words) | Self::General(words) => Some(words),
+            Self::Of(message) | Self::GivenUp(message) | Self::General(message) => Some(message),
             Self::None => None,
         }
     }

@@ -104,7 +104,7 @@ impl Pool {
         // A journal that was lost does not name a filesystem that was not read yet, or that cannot be read.
         for member in self.members() {
             let Member::Filesystem(filesystem) = &member else { continue };
-            let disk = &filesystem.carrier.id;
+            let disk = &filesystem.id;
             if let Some(why) = member.why_unusable().filter(|_| unasked.iter().all(|one| one.disk != *disk)) {
                 let (disk, listed) = (disk.clone(), BTreeSet::new());
                 unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Part });
@@ -147,8 +147,8 @@ impl Pool {
 
     /// Why a volume that no disk here has may not be called deleted.
     pub fn may_be_called_deleted(&self, id: VolumeId) -> Result<(), PoolError> {
-        if !self.is_looked_at() {
-            return Err(PoolError::NotLookedAt { id });
+        if !self.is_scanned() {
+            return Err(PoolError::NotScanned { id });
         }
         if !self.journal().knows_volumes() {
             return Err(PoolError::VolumesNotRead { id });
@@ -186,11 +186,13 @@ impl Pool {
 
     /// Says of each volume that is on several disks, or may be, that nobody knows which of them is right.
     pub(super) fn mark_conflicts(&self, views: &mut [VolumeView]) {
+        let unasked = self.unasked();
+        let doubtful = doubtful(views, &unasked);
         let mut disks = BTreeMap::<VolumeId, Vec<(DiskId, Option<String>)>>::new();
-        for view in views.iter() {
+        for view in views.iter().filter(|view| doubtful.contains(&view.id)) {
             disks.entry(view.id).or_default().push((view.disk.clone(), view.standing.why_away()));
         }
-        for one in self.unasked() {
+        for one in unasked {
             for id in &one.listed {
                 if let Some(disks) = disks.get_mut(id)
                     && disks.iter().all(|(disk, _)| *disk != one.disk)
@@ -199,8 +201,10 @@ impl Pool {
                 }
             }
         }
-        for view in views {
-            view.conflict = disks.get(&view.id).filter(|disks| disks.len() > 1).map(|disks| words(view.id, disks));
+        for view in views.iter_mut().filter(|view| disks.contains_key(&view.id)) {
+            // Its disk may say by itself that it cannot be used.
+            let several = disks.get(&view.id).filter(|disks| disks.len() > 1).map(|disks| message_of(view.id, disks));
+            view.conflict = several.or(view.conflict.take());
         }
     }
 
@@ -215,7 +219,15 @@ impl Pool {
     }
 }
 
-fn words(id: VolumeId, disks: &[(DiskId, Option<String>)]) -> String {
+/// The volumes that are on several disks, or may be: of thousands none is.
+fn doubtful(views: &[VolumeView], unasked: &[Unasked]) -> BTreeSet<VolumeId> {
+    let mut once = BTreeSet::new();
+    let is_listed = |id: &VolumeId| unasked.iter().any(|one| one.listed.contains(id));
+    let is_doubtful = |id: &VolumeId| !once.insert(*id) || is_listed(id);
+    views.iter().map(|view| view.id).filter(is_doubtful).collect()
+}
+
+fn message_of(id: VolumeId, disks: &[(DiskId, Option<String>)]) -> String {
     let on = |(disk, away): &(DiskId, Option<String>)| match away {
         Some(why) => format!("{disk}, which {why}"),
         None => disk.to_string(),

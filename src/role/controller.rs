@@ -14,19 +14,21 @@ use tonic::service::Routes;
 use super::parts::Parts;
 use super::registry::registry;
 use super::sidecar::{self, Sidecar};
-use super::{LogFormat, http, log_to_stderr};
-use crate::csi::{
-    Calls, ControllerService, ExpansionService, IdentityService, Readiness,
-    proto::{controller_server::ControllerServer, identity_server::IdentityServer},
-    server,
-};
+use super::{LogFormat, http, log_to_stderr, status_page};
 use crate::operator::{
     Lease,
     controller::{
-        AgentPods, Answerer, DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, LeaderStores, Metrics, Monitor,
-        ReactionSettings, Reactor, ReservePolicy, Stores,
+        AgentPods, Answerer, BenchmarkRecorder, DaemonTemplate, DeletedNodePolicy, Discoveries, DiskSetupSettings,
+        Leader, LeaderStores, Metrics, Monitor, PodCommands, ReactionSettings, Reactor, ReservePolicy, StartupTaint,
+        Stores,
     },
     lease,
+    overview::StatusPage,
+};
+use crate::rpc::{
+    Calls, ControllerService, ExpansionService, IdentityService, Readiness,
+    proto::{controller_server::ControllerServer, identity_server::IdentityServer},
+    server,
 };
 
 /// The settings of the role.
@@ -38,12 +40,18 @@ pub struct ControllerSettings {
     /// The socket that serves expansion only.
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
+    /// Where the status page is served; `None`: nowhere.
+    pub status_page: Option<SocketAddr>,
     pub lease: String,
     /// Finds the pods of the agents in this namespace.
     pub agent_pods: String,
     pub deleted_node_volumes: DeletedNodePolicy,
     pub reserve_marked: bool,
+    pub remove_startup_taint: bool,
     pub reaction: ReactionSettings,
+    pub disk_setups: DiskSetupSettings,
+    /// Where commands of NodeDiskSetups may run in pods.
+    pub exec_namespaces: Vec<String>,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,
@@ -74,15 +82,25 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         let (metrics, stores) = (metrics.clone(), stores.clone());
         Arc::new(move || metrics.refresh(&stores))
     };
+    let page = settings.status_page.map(|address| {
+        let page = StatusPage::new(stores.clone(), &settings.pod_name);
+        status_page::serve(address, page, stop.clone())
+    });
     let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone());
     let role = ControllerRole { settings, client, once, stores, readiness, stop: stop.clone() };
     let served = async {
         let web = async { web.await.context("serving HTTP") };
+        let page = async {
+            match page {
+                Some(page) => page.await.context("serving the status page"),
+                None => Ok(()),
+            }
+        };
         let lead = async {
             role.lead(&metrics).await;
             Ok(())
         };
-        tokio::try_join!(role.serve_csi(&calls), web, lead).map(|_| ())
+        tokio::try_join!(role.serve_csi(&calls), web, page, lead).map(|_| ())
     };
     parts.serve(&stop, served).await
 }
@@ -143,11 +161,15 @@ impl ControllerRole {
             agent_pods,
             deleted_node_volumes: gone,
             reserve_marked,
+            remove_startup_taint,
             reaction,
+            disk_setups,
+            exec_namespaces,
             discovery,
             ..
         } = settings;
-        let reserve = if *reserve_marked { ReservePolicy::In(namespace.clone()) } else { ReservePolicy::Never };
+        let startup_taint = if *remove_startup_taint { StartupTaint::Removed } else { StartupTaint::Stays };
+        let reserve = if *reserve_marked { ReservePolicy::In(namespace.as_str().into()) } else { ReservePolicy::Never };
         let (leads, leading) = watch::channel(false);
         let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
@@ -155,7 +177,8 @@ impl ControllerRole {
             let agents = AgentPods { namespace: namespace.clone(), selector: agent_pods.clone() };
             let LeaderStores { volumes, classes, .. } = &own;
             let leader =
-                Leader::new(client.clone(), stores.clone(), classes.clone(), metrics.clone(), agents, *gone, pod_name);
+                Leader::new(client.clone(), stores.clone(), classes.clone(), metrics.clone(), agents, *gone, pod_name)
+                    .with_startup_taint(startup_taint);
             let template = discovery.clone();
             let discoveries = Discoveries::new(client.clone(), stores, metrics.clone(), namespace, template, pod_name);
             let monitor = Monitor::new(
@@ -166,13 +189,21 @@ impl ControllerRole {
                 reserve.clone(),
                 pod_name,
             );
+            let settings = reaction.clone();
             let reactor =
-                Reactor::new(once.clone(), stores.clone(), own.clone(), metrics.clone(), reaction.clone(), pod_name);
+                Reactor::new(once.clone(), stores.clone(), own.clone(), metrics.clone(), settings, lease.clone());
             let answerer = Answerer::new(client.clone(), stores.clone(), metrics.clone());
-            tokio::join!(leader.run(), discoveries.run(), monitor.run(), answerer.run(), reactor.run());
+            let commands = PodCommands::new(client.clone(), exec_namespaces.iter().cloned());
+            let recorder =
+                BenchmarkRecorder::new(client.clone(), namespace, stores.clone(), volumes.clone(), metrics.clone())
+                    .with_commands(commands);
+            let record = async {
+                recorder.run(*disk_setups).await;
+            };
+            tokio::join!(leader.run(), discoveries.run(), monitor.run(), answerer.run(), reactor.run(), record);
         };
         tokio::select! {
-            () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}
+            () = lease::hold(client.clone(), lease.clone(), leads, stop.clone().cancelled_owned()) => {}
             () = follow(leading, metrics, leader) => {}
         }
     }

@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::{Interest, observe};
-use crate::csi::{client, proto::agent::WatchRequest};
 use crate::device::{NodeName, Owner};
 use crate::host::{DeviceEvents, FileWatch, HostError, Roots, StateDir, chain};
 use crate::operator;
-use crate::operator::{discovery::Reporter, node::cluster_uid};
+use crate::operator::{agent::cluster_uid, discovery::Reporter};
+use crate::rpc::{client, proto::agent::WatchRequest};
 use crate::show::{DeviceList, DeviceRow, devices::list};
 
 /// How long an agent that ended may take to come back before the role looks at its disks itself.
@@ -81,7 +81,7 @@ async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found
             continue;
         }
         tracing::info!("no agent answers on this node: reading the disks without one");
-        look(settings, client, found, file_watch).await?;
+        scan_without_agent(settings, client, found, file_watch).await?;
     }
 }
 
@@ -108,7 +108,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
             tracing::warn!("the agent of this node answers, but does not report its devices");
             return AgentAnswer::NobodyThere;
         };
-        let words = match message {
+        let text = match message {
             Ok(Some(reply)) => match serde_json::from_str::<DeviceList>(&reply.text) {
                 Ok(DeviceList { devices }) => {
                     if replies == 0 {
@@ -123,7 +123,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
             Ok(None) => "it stopped".to_owned(),
             Err(status) => status.message().to_owned(),
         };
-        tracing::info!("the agent of this node stopped reporting: {words}");
+        tracing::info!("the agent of this node stopped reporting: {text}");
         if replies == 0 {
             tokio::time::sleep(RETRY_WAIT).await;
             return AgentAnswer::NobodyThere;
@@ -132,8 +132,13 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     }
 }
 
-/// Looks at the disks until an agent comes.
-async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found, file_watch: FileWatch) -> Result<()> {
+/// Scans the disks again and again, until an agent comes.
+async fn scan_without_agent(
+    settings: &DiscoverySettings,
+    client: &kube::Client,
+    found: &Found,
+    file_watch: FileWatch,
+) -> Result<()> {
     let state = StateDir::at(&settings.state_dir);
     let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
@@ -141,10 +146,10 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
     };
     let owner = Owner { cluster, node: settings.node.clone() };
     let (ended, resync, found) = (Arc::new(AtomicBool::new(false)), settings.resync, found.clone());
-    let looks = {
+    let scans = {
         let ended = Arc::clone(&ended);
         tokio::task::spawn_blocking(move || -> Result<()> {
-            // Before the first look, so that no later change is missed.
+            // Before the first scan, so that no later change is missed.
             let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
             let (mut agent, _pool) = observer::agent(observer::machine(state), owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
@@ -155,14 +160,14 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
             Ok(observe(&mut agent, &events, resync, publish, wanted)?)
         })
     };
-    tokio::pin!(looks);
+    tokio::pin!(scans);
     let until = AwaitedAgent::new(file_watch);
     tokio::select! {
-        looked = &mut looks => return looked?.context("reading the disks of this node"),
+        ended = &mut scans => return ended?.context("reading the disks of this node"),
         () = until.arrived() => {}
     }
     ended.store(true, Ordering::Relaxed);
-    looks.await?.context("reading the disks of this node")
+    scans.await?.context("reading the disks of this node")
 }
 
 /// The UID of the cluster, by which disks of other clusters are recognised.

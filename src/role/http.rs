@@ -12,14 +12,15 @@ use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::csi::Readiness;
+use crate::rpc::Readiness;
 
 /// Why HTTP cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("could not listen on {address} (--http)")]
+    #[error("could not listen on {address} ({flag})")]
     Listen {
         address: SocketAddr,
+        flag: &'static str,
         #[source]
         source: std::io::Error,
     },
@@ -27,7 +28,7 @@ pub enum HttpError {
     Serve(#[source] std::io::Error),
 }
 
-/// How long a port that is in use is left alone.
+/// How long to wait before a port that is in use is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Called before each scrape, so that gauges cost nothing in between.
@@ -41,7 +42,7 @@ pub async fn serve(
     refresh: Refresh,
     stop: CancellationToken,
 ) -> Result<(), HttpError> {
-    let Some(listener) = listen(address, &stop).await? else { return Ok(()) };
+    let Some(listener) = listen(address, "--http", &stop).await? else { return Ok(()) };
     let ready = move || {
         let ready = readiness.is_ready();
         async move { if ready { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n") } }
@@ -70,20 +71,24 @@ pub async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(HttpError::Serve)
 }
 
-/// Waits for a port that is in use: a process that was killed keeps its own until the disk answers that it waits for, and
-/// the disks of its node need an agent meanwhile. `None`: it is time to stop.
-async fn listen(address: SocketAddr, stop: &CancellationToken) -> Result<Option<TcpListener>, HttpError> {
+/// Waits for a port that is in use: a process that was killed keeps its own until the disk answers that it waits for,
+/// and the disks of its node need an agent meanwhile. `None`: it is time to stop.
+pub(super) async fn listen(
+    address: SocketAddr,
+    flag: &'static str,
+    stop: &CancellationToken,
+) -> Result<Option<TcpListener>, HttpError> {
     let mut is_told = false;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(Some(listener)),
             Err(source) if source.kind() == ErrorKind::AddrInUse => {
                 if !is_told {
-                    tracing::warn!(%address, "the address of --http is in use, perhaps by a process of localpool that was killed and cannot end; trying again");
+                    tracing::warn!(%address, "the address of {flag} is in use, perhaps by a process of localpool that was killed and cannot end; trying again");
                     is_told = true;
                 }
             }
-            Err(source) => return Err(HttpError::Listen { address, source }),
+            Err(source) => return Err(HttpError::Listen { address, flag, source }),
         }
         tokio::select! {
             () = stop.cancelled() => return Ok(None),
@@ -102,7 +107,7 @@ mod tests {
         let (address, stop) = (other.local_addr().expect("its address"), CancellationToken::new());
         let waiting = tokio::spawn({
             let stop = stop.clone();
-            async move { listen(address, &stop).await }
+            async move { listen(address, "--http", &stop).await }
         });
         tokio::time::sleep(AGAIN * 2).await;
         assert!(!waiting.is_finished());
@@ -110,8 +115,8 @@ mod tests {
         let listener = waiting.await.expect("no panic").expect("no error").expect("it is free");
         assert_eq!(listener.local_addr().expect("its address"), address);
         stop.cancel();
-        assert!(listen(address, &stop).await.expect("no error").is_none(), "it stops while it waits");
+        assert!(listen(address, "--http", &stop).await.expect("no error").is_none(), "it stops while it waits");
         // Of documentation: no machine has it.
-        assert!(listen("192.0.2.1:1".parse().expect("an address"), &stop).await.is_err());
+        assert!(listen("192.0.2.1:1".parse().expect("an address"), "--http", &stop).await.is_err());
     }
 }

@@ -5,14 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::disk_metrics::{DiskMetrics, STATES, state};
+use super::disk_metrics::{DiskMetrics, STATES, SetMetrics, state};
 use super::http::Refresh;
 use super::registry::{counters, gauges, registry};
-use super::set_metrics::SetMetrics;
 use crate::device::{NodeName, signed};
 use crate::health::Board;
 use crate::host::Host;
-use crate::operator::node::Writes;
+use crate::operator::agent::Writes;
 use crate::pool::{Cordon, DiskView, Pool};
 
 /// The pool, and the machine that it is on.
@@ -108,7 +107,7 @@ impl NodeMetrics {
             self.disks.with_label_values(&[name]).set(signed(count));
         }
         let sum = |of: fn(&DiskView) -> u64| signed(disks.iter().map(of).sum::<u64>());
-        self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
+        self.bytes.with_label_values(&["size"]).set(sum(DiskView::own_size));
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.each.read_disks(&disks, &self.health);
@@ -150,9 +149,9 @@ mod tests {
     use crate::agent::Reconciler;
     use crate::claim::{Rule, sample};
     use crate::device::{Owner, VolumeId, label::Layout};
-    use crate::health::{Face, Finding, HealthReason, Look, REASONS, ReasonRow, Source};
+    use crate::health::{CheckupResult, Face, Finding, HealthReason, REASONS, ReasonRow, Source};
     use crate::host::{DiskReport, Geometry, Health, IoErrors, fake::FakeHost};
-    use crate::pool::{CordonChoice, CreateRequest, Selector, WantedUsage, Workers};
+    use crate::pool::{CordonChoice, CreateRequest, EarlierCordon, Selector, WantedUsage, Workers};
 
     #[test]
     fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
@@ -180,7 +179,7 @@ mod tests {
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![rule]);
         while pool.usable_disks().is_empty() {
-            agent.pass().expect("a look");
+            agent.pass().expect("a pass");
         }
         let machine: Arc<dyn Host> = host.clone();
         metrics.watch(&pool, &machine);
@@ -201,17 +200,20 @@ mod tests {
         let at = std::cell::Cell::new(Duration::ZERO);
         let unhealthy = |reasons: &[HealthReason]| {
             let findings = reasons.iter().map(|reason| Finding::new(reason.clone(), "words")).collect();
-            let look = Look { disks: [(pool.usable_disks().remove(0).0, findings)].into(), ..Look::default() };
+            let result = CheckupResult {
+                disks: [(pool.usable_disks().remove(0).0, findings)].into(),
+                ..CheckupResult::default()
+            };
             // Some stay for minutes after their cause.
             at.set(at.get() + Duration::from_secs(3600));
-            metrics.health().look(look, Timestamp::UNIX_EPOCH, at.get());
+            metrics.health().update(result, Timestamp::UNIX_EPOCH, at.get());
             metrics.read();
             values(&registry, "localpool_pool_unhealthy_disks")
         };
         let (failing, worn) = (HealthReason::DiskFailing, HealthReason::DiskWornOut);
         let both = [("DiskFailing".to_owned(), 1.0), ("DiskWornOut".to_owned(), 1.0)];
         assert_eq!(unhealthy(&[failing, worn]), both);
-        let is_seen = |row: &&ReasonRow| row.source == Source::Look && row.faces().contains(&Face::Disk);
+        let is_seen = |row: &&ReasonRow| row.source == Source::Checkup && row.faces().contains(&Face::Disk);
         for row in REASONS.iter().filter(is_seen) {
             assert_eq!(unhealthy(&[HealthReason::from(row.word.to_owned())]), [(row.word.to_owned(), 1.0)]);
             let families = registry.gather();
@@ -234,12 +236,14 @@ mod tests {
             temperature_celsius: Some(-3),
             used_percent: Some(104),
             media_errors: Some(5),
+            pending_sectors: Some(8),
+            reallocated_sectors: Some(9),
             error_log_entries: Some(6),
             ..DiskReport::of(Health::Passed)
         };
         let reports = [(disk.clone(), report)].into();
-        let look = Look { disks: [(disk.clone(), findings)].into(), reports, ..Look::default() };
-        metrics.health().look(look, Timestamp::UNIX_EPOCH, Duration::ZERO);
+        let result = CheckupResult { disks: [(disk.clone(), findings)].into(), reports, ..CheckupResult::default() };
+        metrics.health().update(result, Timestamp::UNIX_EPOCH, Duration::ZERO);
         metrics.read();
         metrics.read();
         let text = || prometheus::TextEncoder::new().encode_to_string(&registry.gather()).expect("text");
@@ -257,6 +261,8 @@ mod tests {
             format!("localpool_disk_erased_bytes_total{{disk=\"{disk}\",node=\"n\"}} 0\n"),
             format!("localpool_disk_temperature_celsius{{disk=\"{disk}\",node=\"n\"}} -3\n"),
             format!("localpool_disk_wear_percent{{disk=\"{disk}\",node=\"n\"}} 104\n"),
+            format!("localpool_disk_pending_sectors{{disk=\"{disk}\",node=\"n\"}} 8\n"),
+            format!("localpool_disk_reallocated_sectors{{disk=\"{disk}\",node=\"n\"}} 9\n"),
             format!("localpool_disk_media_errors_total{{disk=\"{disk}\",node=\"n\"}} 5\n"),
             format!("localpool_disk_error_log_entries_total{{disk=\"{disk}\",node=\"n\"}} 6\n"),
             format!("localpool_class_bytes{{class=\"fast\",kind=\"size\",node=\"n\"}} {}\n", 64 << 20),
@@ -315,7 +321,8 @@ mod tests {
             assert_eq!(values(&registry, "localpool_pool_cordoned_disks"), expected);
         };
         expect(0.0, 0.0);
-        pool.cordons().remember([(disk.clone(), "it fails".to_owned())].into());
+        let (what, why) = ("DiskFailing".to_owned(), "it fails".to_owned());
+        pool.cordons().remember([(disk.clone(), vec![EarlierCordon { what, why }])].into());
         expect(1.0, 0.0);
         pool.cordons().choose([(disk.clone(), CordonChoice::Cordoned)].into());
         expect(0.0, 1.0);

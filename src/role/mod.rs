@@ -1,22 +1,24 @@
 //! The wiring: each role joins the parts to a process. What the roles share is here: logs, and the time that a stop may
 //! take.
+//!
+//! The roles are public parts, each with its settings. So are those whose functions say little without their name.
 
 pub mod controller;
 pub mod discovery;
 mod disk_metrics;
-pub mod host_rules;
+mod host_rules;
 pub mod http;
 pub mod machine;
-pub mod metrics;
+mod metrics;
 pub mod node;
 pub mod observer;
 mod parts;
 mod registry;
 mod running;
-mod set_metrics;
 pub mod sets;
-pub mod sidecar;
+mod sidecar;
 pub mod standalone;
+pub mod status_page;
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,6 +26,10 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+pub use host_rules::{install_lvm_filter, install_udev_rules};
+pub use metrics::NodeMetrics;
+pub use sidecar::Sidecar;
 
 /// The name of the agent's own socket in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";

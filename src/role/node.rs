@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
@@ -17,26 +18,25 @@ use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::running::{RunningAgent, become_agent};
 use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, observer};
-use crate::agent::Reconciler;
-use crate::csi::{
+use crate::agent::{DiskBenchmarker, Reconciler};
+use crate::device::{NodeName, Owner};
+use crate::host::{AgentLock, Backoff, Host};
+use crate::operator;
+use crate::operator::agent::{
+    CLUSTER_FILE, NodeOperator, Questions, ask_promises, ask_volumes, cluster_uid, of_this_cluster,
+};
+use crate::pool::{Pool, Workers};
+use crate::rpc::{
     Calls, DRIVER_NAME, IdentityService, NodeService, Readiness,
     proto::{identity_server::IdentityServer, node_server::NodeServer},
     registration, server,
 };
-use crate::device::{NodeName, Owner};
-use crate::host::{AgentLock, Backoff, Host};
-use crate::operator;
-use crate::operator::node::{
-    CLUSTER_FILE, NodeOperator, Questions, ask_own, ask_promises, cluster_uid, of_this_cluster,
-};
-use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// The longest value of a label.
 const LONGEST_NAME: usize = 63;
 /// The wait after the UID of the cluster could not be read, doubled each time.
-const CLUSTER_RETRY: Duration = Duration::from_secs(2);
-const CLUSTER_RETRY_AT_MOST: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(30));
 
 /// The settings of the role.
 #[derive(Clone, Debug)]
@@ -81,19 +81,23 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
 
     let (agent, disks) = (role.agent(settings.min_age), (&role.host, &role.pool));
-    let mut agent = RunningAgent::start(agent, disks, &metrics, readiness.clone(), &stop)?;
+    let (tell, health_changes) = mpsc::unbounded_channel();
+    let health_changed = move |change| drop(tell.send(change));
+    let mut agent = RunningAgent::start(agent, disks, &metrics, readiness.clone(), health_changed, &stop)?;
 
     let NodeRole { client, questions, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (agent_handle, writes) = (agent.handle.clone(), metrics.writes());
     let (operator, inbox) =
         NodeOperator::new(client.clone(), questions.clone(), Arc::clone(&pool), agent_handle, locks.clone(), writes);
-    let operator = operator.with_health(agent.board.clone(), agent.health_changed.clone(), agent.checkups.clone());
-    let operator = tokio::spawn(operator.run(inbox, agent.passes.clone()));
+    let operator = operator.with_health(agent.board.clone(), agent.checkups.clone());
+    let benchmarker = DiskBenchmarker::new(Arc::clone(host), Arc::clone(&pool), agent.board.clone());
+    let operator = operator.with_benchmarker(benchmarker);
+    let operator = tokio::spawn(operator.run(inbox, agent.passes.clone(), health_changes));
     let operator_handle = operator.abort_handle();
     agent.parts.add("the side of Kubernetes", operator);
 
-    // kubelet immediately asks for what only the first look can find out.
+    // kubelet immediately asks for what only the first scan can find out.
     let mut first = agent.passes.clone();
     tokio::select! {
         Ok(_) = first.wait_for(Option::is_some) => {}
@@ -146,9 +150,9 @@ impl NodeRole {
         let Self { client, questions, host, pool, cluster, _lock: _ } = self;
         let (node, runtime) = (pool.owner().node.clone(), Handle::current());
         let agent = Reconciler::new(Arc::clone(host), Arc::clone(pool), min_age, Vec::new());
-        let agent = agent.asking_for_own(ask_own(client.clone(), node, runtime.clone()));
+        let agent = agent.asking_for_volumes(ask_volumes(client.clone(), node, runtime.clone()));
         let ask = ask_promises(questions.clone(), runtime.clone());
-        agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask))
+        agent.asking_promises(of_this_cluster(client.clone(), cluster.clone(), runtime, ask))
     }
 }
 
@@ -188,7 +192,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     if let Some(uid) = known {
         return Ok(uid);
     }
-    let mut backoff = Backoff::new(CLUSTER_RETRY, CLUSTER_RETRY_AT_MOST);
+    let mut backoff = RETRY;
     loop {
         match cluster_uid(client.clone()).await {
             Ok(uid) => {
@@ -212,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_whose_name_is_too_long_for_its_label_is_refused_in_words() {
+    fn a_node_whose_name_is_too_long_for_its_label_is_refused_with_a_message() {
         assert!(check_name(&"n".repeat(63).into()).is_ok());
         let refused = check_name(&format!("{}.example", "n".repeat(63)).into()).expect_err("too long").to_string();
         assert!(refused.contains("71 characters") && refused.contains("topology.localpool.dev/node"), "{refused}");

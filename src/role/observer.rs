@@ -9,7 +9,7 @@ use super::machine;
 use crate::agent::Reconciler;
 use crate::device::Owner;
 use crate::host::{AgentLock, Host, RealFilesystems, RealHost, Roots, StateDir, StateStore};
-use crate::operator::node::CLUSTER_FILE;
+use crate::operator::agent::CLUSTER_FILE;
 use crate::pool::{Pool, Workers};
 
 /// The cluster that a Kubernetes agent has recorded as the owner of these disks.
@@ -26,12 +26,12 @@ pub fn known_owner(state: &dyn StateStore) -> Result<Option<String>> {
     }
 }
 
-/// This machine with that state directory, only for looks.
+/// This machine with that state directory, only for scans.
 pub fn machine(state: StateDir) -> Arc<dyn Host> {
     Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state))
 }
 
-/// The same for more than looks: devices that a killed agent may still write to are not touched.
+/// The same for more than scans: devices that a killed agent may still write to are not touched.
 pub fn machine_after(state: StateDir, lock: &AgentLock) -> Arc<dyn Host> {
     Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()))
 }

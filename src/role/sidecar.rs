@@ -29,8 +29,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 /// The shortest time between two token requests, whatever lifetime the API server gives.
 const LEAST: Duration = Duration::from_secs(30);
 /// The wait after a failure: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The account of the identity, and the folder for its files.
 #[derive(Clone, Debug)]
@@ -76,7 +75,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 
 /// Writes the files for the first time, however long that takes; returns how long they are valid.
 pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Duration {
-    let (mut backoff, mut logged) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), String::new());
+    let (mut backoff, mut logged) = (RETRY, String::new());
     loop {
         match write(client, namespace, sidecar).await {
             Ok(life) => {
@@ -86,10 +85,10 @@ pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Durat
                 return life;
             }
             Err(error) => {
-                let words = format!("{error:#}");
-                if words != logged {
-                    tracing::warn!("the sidecars have no new token yet; trying again: {words}");
-                    logged = words;
+                let message = format!("{error:#}");
+                if message != logged {
+                    tracing::warn!("the sidecars have no new token yet; trying again: {message}");
+                    logged = message;
                 }
             }
         }

@@ -15,13 +15,13 @@ use super::running::{RunningAgent, become_agent};
 use super::{AGENT_SOCKET, LogFormat, http, log_to_stderr, machine, observer, sets};
 use crate::agent::Reconciler;
 use crate::claim::Rule;
-use crate::csi::{
+use crate::device::{NodeName, Owner};
+use crate::pool::{Pool, Workers};
+use crate::rpc::{
     ControllerService, IdentityService, NodeService, Readiness,
     proto::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer},
     server,
 };
-use crate::device::{NodeName, Owner};
-use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
 /// The settings of the role.
@@ -70,7 +70,8 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new(&settings.node)?;
-    let mut agent = RunningAgent::start(agent, (&host, &pool), &metrics, readiness.clone(), &stop)?;
+    // Nobody keeps a copy of what the board says.
+    let mut agent = RunningAgent::start(agent, (&host, &pool), &metrics, readiness.clone(), |_| {}, &stop)?;
     let web =
         settings.http.map(|address| http::serve(address, readiness.clone(), registry, metrics.refresh(), stop.clone()));
 

@@ -4,8 +4,9 @@
 
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
+use super::table::{TableStyle, table};
 use crate::device::{
-    Alignment, Fact, FactValue, Facts, Size, TableColumn, TableWidth,
+    Fact, FactValue, Facts, Size, TableColumn, TableWidth,
     fact_table::{FACTS, POOL_PARTITION},
 };
 use crate::host::{DeviceKind, natural_order};
@@ -17,6 +18,8 @@ pub enum Format {
     Wide,
     Json,
     Yaml,
+    /// Only the names that other commands take, one a line.
+    Name,
 }
 
 impl Format {
@@ -26,13 +29,14 @@ impl Format {
             Self::Wide => "wide",
             Self::Json => "json",
             Self::Yaml => "yaml",
+            Self::Name => "name",
         }
     }
 }
 
 /// A text that names no output format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not an output format: use table, wide, json or yaml")]
+#[error("{given:?} is not an output format: use table, wide, json, yaml or name")]
 pub struct UnknownFormat {
     given: String,
 }
@@ -46,6 +50,7 @@ impl std::str::FromStr for Format {
             "wide" => Ok(Self::Wide),
             "json" => Ok(Self::Json),
             "yaml" => Ok(Self::Yaml),
+            "name" => Ok(Self::Name),
             other => Err(UnknownFormat { given: other.to_owned() }),
         }
     }
@@ -62,11 +67,17 @@ pub enum ShowError {
 
 /// All devices in the order of their names, with a final line end.
 pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowError> {
+    styled(devices, format, TableStyle::default())
+}
+
+/// The same, as a person wants a table.
+pub fn styled(devices: &[ListedDevice], format: Format, style: TableStyle) -> Result<String, ShowError> {
     Ok(match format {
-        Format::Table => for_people(&sorted(devices), TableWidth::Narrow),
-        Format::Wide => for_people(&sorted(devices), TableWidth::Wide),
+        Format::Table => for_people(&sorted(devices), TableWidth::Narrow, style),
+        Format::Wide => for_people(&sorted(devices), TableWidth::Wide, style),
         Format::Json => serde_json::to_string_pretty(&list(devices)).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&list(devices)).map_err(ShowError::Yaml)?,
+        Format::Name => sorted(devices).iter().map(|shown| format!("{}\n", shown.device.raw.path.display())).collect(),
     })
 }
 
@@ -85,12 +96,12 @@ pub fn list(devices: &[ListedDevice]) -> DeviceList {
 /// A table without the loop devices that have no file: the kernel keeps dozens of them, and none is a disk. They are
 /// counted below it. The narrow table also leaves out the pool's own partitions: the line of a disk has its number of
 /// volumes, and they come and go.
-fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
+fn for_people(devices: &[&ListedDevice], width: TableWidth, style: TableStyle) -> String {
     let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, DeviceKind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
     let has = |row: &DeviceRow| width == TableWidth::Wide || !row.facts.holds(POOL_PARTITION);
     let rows: Vec<DeviceRow> = rows(disks, devices).into_iter().filter(has).collect();
-    let mut text = table(&rows, &columns(width));
+    let mut text = shown_table(&rows, &columns(width), style);
     match devices.iter().filter(|shown| is_idle(shown)).count() {
         0 => {}
         1 => text.push_str("(and 1 loop device without a file)\n"),
@@ -124,55 +135,13 @@ fn cell(fact: &Fact, column: &TableColumn, facts: &Facts) -> String {
     }
 }
 
-fn table(rows: &[DeviceRow], columns: &[(&Fact, TableColumn)]) -> String {
+fn shown_table(rows: &[DeviceRow], columns: &[(&Fact, TableColumn)], style: TableStyle) -> String {
     if rows.is_empty() {
         return "no block devices were found\n".to_owned();
     }
-    let head: Vec<String> = columns.iter().map(|(_, column)| column.head.to_owned()).collect();
-    let cells = |row: &DeviceRow| {
-        columns.iter().map(|(fact, column)| printable(&cell(fact, column, &row.facts))).collect::<Vec<_>>()
-    };
-    let cells = rows.iter().map(cells);
-    let lines: Vec<Vec<String>> = [head].into_iter().chain(cells).collect();
-    let widths: Vec<usize> =
-        (0..columns.len()).map(|at| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0)).collect();
-    let mut text = String::new();
-    for line in lines {
-        let mut out = String::new();
-        for ((cell, (_, column)), wide) in line.iter().zip(columns).zip(&widths) {
-            let blank = " ".repeat(wide.saturating_sub(width(cell)));
-            match column.alignment {
-                Alignment::Left => out.extend([cell, &*blank, "  "]),
-                Alignment::Right => out.extend([&*blank, cell, "  "]),
-            }
-        }
-        text.push_str(out.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// A cell that cannot break its table: no control, direction or line characters; `-` if it is empty.
-fn printable(text: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let safe: String =
-        text.chars().map(|c| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    match safe.trim() {
-        "" => "-".to_owned(),
-        trimmed => trimmed.to_owned(),
-    }
-}
-
-/// The width of a text in a terminal, in columns.
-fn width(text: &str) -> usize {
-    let columns = |c: char| match u32::from(c) {
-        0x300..=0x36f | 0x1ab0..=0x1aff | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
-        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    };
-    text.chars().map(columns).sum()
+    let heads: Vec<_> = columns.iter().map(|(_, column)| (column.head, column.alignment)).collect();
+    let cells = |row: &DeviceRow| columns.iter().map(|(fact, column)| cell(fact, column, &row.facts).into()).collect();
+    table(&heads, &rows.iter().map(cells).collect::<Vec<_>>(), style)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::devices::{Format, ShowError};
 use crate::device::Size;
 use crate::health::{Condition, Finding, PathReport};
-use crate::pool::{CORDONED, DiskView, VolumeView};
+use crate::pool::{CORDONED, DiskView, Standing, VolumeView};
 
 /// A disk, a volume or a PersistentVolume with which something is wrong. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +61,12 @@ struct ErasureRow {
 struct HealthList {
     disks: usize,
     volumes: usize,
+    /// The agent that runs now has looked at least once.
+    checked: bool,
+    /// Disks that are here and have not ended what this agent has asked them: what else is wrong is not known.
+    unanswered: usize,
+    /// Volumes of which nobody knows yet whether they are mounted where they should be.
+    mounts_unknown: usize,
     /// Local ones of other provisioners whose paths were looked at.
     persistent_volumes: usize,
     unhealthy: Vec<HealthRow>,
@@ -69,11 +75,11 @@ struct HealthList {
 }
 
 /// All findings, those of disks first, then all cordoned disks, with a final line end. `paths` are those of local
-/// PersistentVolumes of other provisioners.
+/// PersistentVolumes of other provisioners; `None`: there was no checkup yet.
 pub fn render(
     disks: &[(DiskView, Condition)],
     volumes: &[(VolumeView, Condition)],
-    paths: &[PathReport],
+    paths: Option<&[PathReport]>,
     format: Format,
 ) -> Result<String, ShowError> {
     let of_disks = disks.iter().flat_map(|(view, condition)| {
@@ -85,13 +91,20 @@ pub fn render(
         let named = ("volume", view.id.to_string(), name);
         condition.findings().iter().map(move |finding| row(named.clone(), finding))
     });
-    let of_paths = paths.iter().flat_map(|PathReport { watched, is_mount_point: _, condition }| {
-        let named = ("PersistentVolume", watched.volume.clone(), watched.path.display().to_string());
+    let checked = paths.is_some();
+    let paths = paths.unwrap_or_default();
+    let owes =
+        |(view, condition): &&(DiskView, Condition)| view.standing == Standing::Ready && !condition.is_answered();
+    let of_paths = paths.iter().flat_map(|PathReport { watched, is_mount_point: _, identity: _, condition }| {
+        let named = ("PersistentVolume", watched.volume.to_string(), watched.path.display().to_string());
         condition.findings().iter().map(move |finding| row(named.clone(), finding))
     });
     let list = HealthList {
         disks: disks.len(),
         volumes: volumes.len(),
+        checked,
+        unanswered: disks.iter().filter(owes).count(),
+        mounts_unknown: volumes.iter().filter(|(_, condition)| !condition.knows_mounts()).count(),
         persistent_volumes: paths.len(),
         unhealthy: of_disks.chain(of_volumes).chain(of_paths).collect(),
         cordoned: disks.iter().filter_map(|(view, _)| cordon_row(view)).collect(),
@@ -100,12 +113,13 @@ pub fn render(
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(&list).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&list).map_err(ShowError::Yaml)?,
+        Format::Name => list.unhealthy.iter().map(|row| format!("{}\n", row.id)).collect(),
         Format::Table | Format::Wide => text(&list),
     })
 }
 
 fn row((kind, id, name): (&'static str, String, String), finding: &Finding) -> HealthRow {
-    let Finding { reason, message, since } = finding;
+    let Finding { reason, message, since, found_by: _ } = finding;
     HealthRow {
         kind,
         id,
@@ -136,9 +150,28 @@ fn erasure_row(view: &DiskView) -> Option<ErasureRow> {
 }
 
 fn text(list: &HealthList) -> String {
-    let HealthList { disks, volumes, persistent_volumes, unhealthy, cordoned, erasing } = list;
+    let HealthList {
+        disks,
+        volumes,
+        checked,
+        unanswered,
+        mounts_unknown,
+        persistent_volumes,
+        unhealthy,
+        cordoned,
+        erasing,
+    } = list;
     let mut text = String::new();
-    if unhealthy.is_empty() {
+    let unasked = match (checked, unanswered, mounts_unknown) {
+        (false, _, _) => Some("the agent has just started, and has not looked yet".to_owned()),
+        (true, 0, 0) => None,
+        (true, 0, many) => Some(format!("where {} had been mounted when this agent began", counted(*many, "volume"))),
+        (true, many, _) => Some(format!("{many} of {} did not answer this agent yet", counted(*disks, "disk"))),
+    };
+    if let Some(why) = &unasked {
+        text.push_str(&format!("not all is known yet: {why}\n"));
+    }
+    if unhealthy.is_empty() && unasked.is_none() {
         let (disks, volumes) = (counted(*disks, "disk"), counted(*volumes, "volume"));
         text.push_str(&match persistent_volumes {
             0 => format!("healthy: {disks} and {volumes}\n"),
@@ -184,27 +217,16 @@ fn counted(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::time::Duration;
 
     use super::*;
-    use crate::device::label::{Layout, SetRef};
-    use crate::device::{DiskId, SetName};
-    use crate::health::{HealthReason, PathKind, WatchedPath};
+    use crate::device::{DiskId, VolumeId};
+    use crate::health::{AnswerOf, Board, CheckupResult, HealthReason, PathKind, WatchedPath};
+    use crate::pool::sample::known_disk;
     use crate::pool::{Cordon, Erasure, KnownDisk};
 
     fn disk() -> DiskView {
-        let known = KnownDisk {
-            set: SetRef::new(SetName::new("d", "s"), "u"),
-            layout: Layout::Carved {},
-            path: "/dev/sda\u{1b}".into(),
-            model: None,
-            hardware: None,
-            size: 1,
-            written: 0,
-            volumes: None,
-            unseen: BTreeSet::new(),
-        };
+        let known = KnownDisk { path: "/dev/sda\u{1b}".into(), ..known_disk() };
         DiskView::absent(DiskId::named("gpt-1"), known)
     }
 
@@ -213,16 +235,68 @@ mod tests {
         let since = Some("2026-11-26T04:00:00.75Z".parse().expect("a time"));
         let gone = Finding { since, ..Finding::new(HealthReason::DiskMissing, "disk gpt-1 is not there") };
         let sick = [(disk(), Condition::from(gone))];
-        let text = render(&sick, &[], &[], Format::Table).expect("it can be written");
+        let text = render(&sick, &[], Some(&[]), Format::Table).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         let head = "disk gpt-1 (/dev/sda\\u{1b}): DiskMissing, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    disk gpt-1 is not there"]);
         assert!(lines[2].contains("localpool disk give-up") && lines.len() == 3, "{text}");
-        let json = render(&sick, &[], &[], Format::Json).expect("it can be written");
+        let json = render(&sick, &[], Some(&[]), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
-        let healthy = render(&[(disk(), Condition::default())], &[], &[], Format::Wide).expect("it can be written");
+        let healthy =
+            render(&[(disk(), Condition::default())], &[], Some(&[]), Format::Wide).expect("it can be written");
         assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
+    }
+
+    #[test]
+    fn nobody_is_called_healthy_before_somebody_has_answered() {
+        let view = DiskView { standing: Standing::Ready, ..disk() };
+        let board = Board::default();
+        let printed = |format| {
+            let disks = [(view.clone(), board.of_disk(&view))];
+            render(&disks, &[], board.paths().as_deref(), format).expect("it can be written")
+        };
+        let has_not = "not all is known yet: the agent has just started, and has not looked yet\n";
+        assert_eq!(printed(Format::Table), has_not);
+        let look = |answers: &[AnswerOf]| {
+            let answered_disks = [(view.id.clone(), answers.iter().copied().collect())].into();
+            let result = CheckupResult { answered_disks, ..CheckupResult::default() };
+            board.update(result, jiff::Timestamp::UNIX_EPOCH, Duration::ZERO);
+        };
+        look(&[AnswerOf::Kernel]);
+        assert_eq!(printed(Format::Table), "not all is known yet: 1 of 1 disk did not answer this agent yet\n");
+        let value: serde_json::Value = serde_json::from_str(&printed(Format::Json)).expect("JSON");
+        assert_eq!((&value["checked"], &value["unanswered"]), (&true.into(), &1.into()));
+        look(&[AnswerOf::Kernel, AnswerOf::Questions]);
+        assert_eq!(printed(Format::Table), "healthy: 1 disk and 0 volumes\n", "one without a report has answered too");
+    }
+
+    #[test]
+    fn nobody_is_called_healthy_before_it_is_known_where_volumes_had_been_mounted() {
+        let volume = VolumeView {
+            id: VolumeId::of_name("v"),
+            record: None,
+            size: 1,
+            formatted: false,
+            growable_to: 1,
+            set: disk().set,
+            disk: disk().id,
+            standing: Standing::Ready,
+            given_up: false,
+            conflict: None,
+            node: Default::default(),
+            directory: None,
+        };
+        let printed = |condition: Condition, format| {
+            let volumes = [(volume.clone(), condition)];
+            render(&[], &volumes, Some(&[]), format).expect("it can be written")
+        };
+        assert_eq!(printed(Condition::default(), Format::Table), "healthy: 0 disks and 1 volume\n");
+        let unknown = || Condition::default().unheard();
+        let text = "not all is known yet: where 1 volume had been mounted when this agent began\n";
+        assert_eq!(printed(unknown(), Format::Table), text);
+        let value: serde_json::Value = serde_json::from_str(&printed(unknown(), Format::Json)).expect("JSON");
+        assert_eq!(value["mountsUnknown"], 1);
     }
 
     #[test]
@@ -231,13 +305,13 @@ mod tests {
             let erasure = Erasure { volumes: 0, bytes, time: Duration::from_secs(2), left: 90 << 30 };
             [(DiskView { erasure, ..disk() }, Condition::default())]
         };
-        let text = render(&erasing(0), &[], &[], Format::Table).expect("it can be written");
-        let words = "disk gpt-1 (/dev/sda\\u{1b}): 90.0 GiB of deleted volumes are still to be erased";
-        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}; how fast is not known yet\n"));
-        let text = render(&erasing(2 << 30), &[], &[], Format::Table).expect("it can be written");
+        let text = render(&erasing(0), &[], Some(&[]), Format::Table).expect("it can be written");
+        let message = "disk gpt-1 (/dev/sda\\u{1b}): 90.0 GiB of deleted volumes are still to be erased";
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{message}; how fast is not known yet\n"));
+        let text = render(&erasing(2 << 30), &[], Some(&[]), Format::Table).expect("it can be written");
         let time = "; at 1.0 GiB a second that takes 1m 30s\n";
-        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}{time}"));
-        let json = render(&erasing(2 << 30), &[], &[], Format::Json).expect("it can be written");
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{message}{time}"));
+        let json = render(&erasing(2 << 30), &[], Some(&[]), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(
             (&value["erasing"][0]["left"], &value["erasing"][0]["seconds"]),
@@ -248,10 +322,10 @@ mod tests {
     #[test]
     fn a_disk_that_takes_no_new_volumes_is_said_also_where_nothing_is_wrong() {
         let cordoned = [(DiskView { cordon: Some(Cordon::Chosen), ..disk() }, Condition::default())];
-        let text = render(&cordoned, &[], &[], Format::Table).expect("it can be written");
-        let words = "disk gpt-1 (/dev/sda\\u{1b}): it takes no new volumes: a person has cordoned it\n";
-        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{words}"));
-        let json = render(&cordoned, &[], &[], Format::Json).expect("it can be written");
+        let text = render(&cordoned, &[], Some(&[]), Format::Table).expect("it can be written");
+        let message = "disk gpt-1 (/dev/sda\\u{1b}): it takes no new volumes: a person has cordoned it\n";
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{message}"));
+        let json = render(&cordoned, &[], Some(&[]), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((&value["cordoned"][0]["id"], &value["cordoned"][0]["by"]), (&"gpt-1".into(), &"person".into()));
     }
@@ -260,29 +334,29 @@ mod tests {
     fn a_persistent_volume_of_another_provisioner_whose_path_is_not_well_is_said_by_its_name_and_nothing_is_healthy() {
         let report = |volume: &str, findings: Vec<Finding>| {
             let (path, kind) = (format!("/mnt/{volume}\n").into(), PathKind::Filesystem);
-            let (volume, uid) = (volume.to_owned(), "u".to_owned());
-            let watched = WatchedPath { volume, uid, path, capacity: 1, kind, is_mounted: true };
-            PathReport { watched, is_mount_point: false, condition: Condition::of(findings) }
+            let (volume, uid) = (volume.into(), "u".into());
+            let watched = WatchedPath { volume, uid, path, capacity: 1, kind, is_mounted: true, claim: None };
+            PathReport { watched, is_mount_point: false, identity: None, condition: Condition::of(findings) }
         };
         let since = Some("2026-11-26T04:00:00Z".parse().expect("a time"));
         let lost = Finding { since, ..Finding::new(HealthReason::NotMountPoint, "nothing is mounted there any more") };
         let full = Finding { since, ..Finding::new(HealthReason::MisMatchedVolSize, "it is too small") };
         let paths = [report("well", vec![]), report("lost", vec![lost]), report("full", vec![full])];
         let disks = [(disk(), Condition::default())];
-        let text = render(&disks, &[], &paths, Format::Table).expect("it can be written");
+        let text = render(&disks, &[], Some(&paths), Format::Table).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         let head = "PersistentVolume lost (/mnt/lost\\n): NotMountPoint, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    nothing is mounted there any more"]);
         assert!(lines[2].contains("Stop its pods") && lines.len() == 6, "{text}");
         assert!(lines[3].starts_with("PersistentVolume full (/mnt/full\\n): MisMatchedVolSize, Degraded, "), "{text}");
-        let json = render(&disks, &[], &paths, Format::Json).expect("it can be written");
+        let json = render(&disks, &[], Some(&paths), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(value["persistentVolumes"], 3);
         let keys = ["kind", "id", "name", "reason", "severity"];
         let row = |at: usize| keys.map(|key| value["unhealthy"][at][key].as_str().unwrap_or_default());
         assert_eq!(row(0), ["PersistentVolume", "lost", "/mnt/lost\n", "NotMountPoint", "Inaccessible"]);
         assert_eq!(row(1), ["PersistentVolume", "full", "/mnt/full\n", "MisMatchedVolSize", "Degraded"]);
-        let well = render(&disks, &[], &paths[..1], Format::Table).expect("it can be written");
+        let well = render(&disks, &[], Some(&paths[..1]), Format::Table).expect("it can be written");
         assert_eq!(well, "healthy: 1 disk, 0 volumes and 1 local PersistentVolume of other provisioners\n");
     }
 }

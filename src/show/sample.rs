@@ -11,8 +11,8 @@ fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }
 }
 
-fn words(words: &str) -> Option<String> {
-    Some(words.to_owned())
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
 }
 
 fn whole() -> Device {
@@ -22,19 +22,19 @@ fn whole() -> Device {
         rotational: true,
         read_only: true,
         removable: true,
-        vendor: words("ATA     "),
-        model: words("Samsung SSD 870 EVO 2TB"),
-        serial: words("S6PXNM0T"),
-        wwid: words("naa.5002538f7142a3b1"),
-        transport: words("sas"),
+        vendor: text("ATA     "),
+        model: text("Samsung SSD 870 EVO 2TB"),
+        serial: text("S6PXNM0T"),
+        wwid: text("naa.5002538f7142a3b1"),
+        transport: text("sas"),
         links: vec![
             "/dev/disk/by-id/wwn-0x5002538f7142a3b1".into(),
             "/dev/disk/by-path/pci-0000:3b:00.0-sas-phy1-lun-0".into(),
         ],
         holders: vec!["dm-0".into()],
         partitions: vec!["sda1".into(), "sda2".into()],
-        fs_type: words("ext4"),
-        zoned: words("host-aware"),
+        fs_type: text("ext4"),
+        zoned: text("host-aware"),
         numa_node: Some(1),
         ..disk("sda")
     };
@@ -44,13 +44,13 @@ fn whole() -> Device {
 
 fn signed() -> Device {
     let found = Signature { kind: "xfs".into(), usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
-    let probe = Probe::Looked(ProbeResult { signatures: vec![found], ..ProbeResult::default() });
+    let probe = Probe::Read(ProbeResult { signatures: vec![found], ..ProbeResult::default() });
     let raw = RawDisk {
-        model: words("evil\u{1b}[2J\n\"é\""),
-        wwid: words("t10.ATA     QEMU"),
+        model: text("evil\u{1b}[2J\n\"é\""),
+        wwid: text("t10.ATA     QEMU"),
         discards: false,
-        fs_type: words("ext4"),
-        transport: words("iscsi"),
+        fs_type: text("ext4"),
+        transport: text("iscsi"),
         ..disk("sdd")
     };
     Device { probe, believed: Believed::No("has the identity of /dev/sde".into()), ..device(raw, Verdict::Unclaimed) }
@@ -61,8 +61,8 @@ pub fn machine() -> Vec<ListedDevice> {
     let own = label("c", "n");
     let id = DiskId::labelled(own.disk);
     let nvme = RawDisk {
-        wwid: words("eui.002538b7142a3b10"),
-        transport: words("nvme"),
+        wwid: text("eui.002538b7142a3b10"),
+        transport: text("nvme"),
         numa_node: Some(0),
         partitions: vec!["nvme0n1p1".into()],
         ..disk("nvme0n1")
@@ -70,11 +70,11 @@ pub fn machine() -> Vec<ListedDevice> {
     let pool = Device { label: Some(own.into()), id: id.clone(), ..device(nvme, Verdict::Ours) };
     let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
     let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };
-    let ebs = RawDisk { model: words("Amazon Elastic Block Store"), size: u64::MAX, ..disk("nvme2n1") };
+    let ebs = RawDisk { model: text("Amazon Elastic Block Store"), size: u64::MAX, ..disk("nvme2n1") };
     let idle = |name| RawDisk { size: 0, ..with_kind(name, DeviceKind::Loop(None)) };
     vec![
         plain(whole()),
-        ListedDevice { device: pool, note: words("in pool, 3.2 GiB free") },
+        ListedDevice { device: pool, note: text("in pool, 3.2 GiB free") },
         plain(device(partition("nvme0n1", 1, None), Verdict::Ours)),
         plain(device(partition("sdq", 1, None), Verdict::Ours)),
         plain(foreign),

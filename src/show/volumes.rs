@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::devices::{Format, ShowError};
+use super::table::{Heads, TableStyle};
 use crate::device::{Size, label::VolumeUsage};
 use crate::health::{Condition, Finding};
 use crate::pool::VolumeView;
@@ -70,21 +71,27 @@ impl VolumeRow {
 
 /// All volumes in the order of their names, with a final line end.
 pub fn render(views: &[VolumeView], format: Format) -> Result<String, ShowError> {
+    styled(views, format, TableStyle::default())
+}
+
+/// The same, as a person wants a table. It has no colours: what is wrong has a line of its own.
+pub fn styled(views: &[VolumeView], format: Format, style: TableStyle) -> Result<String, ShowError> {
     let mut rows: Vec<VolumeRow> = views.iter().map(VolumeRow::of).collect();
     rows.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(&VolumeList { volumes: rows }).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&VolumeList { volumes: rows }).map_err(ShowError::Yaml)?,
+        Format::Name => rows.iter().map(|row| format!("{}\n", row.id)).collect(),
         // The last column is for `wide` only.
-        Format::Table => table(&rows, HEADER.len() - 1),
-        Format::Wide => table(&rows, HEADER.len()),
+        Format::Table => table(&rows, HEADER.len() - 1, style.heads),
+        Format::Wide => table(&rows, HEADER.len(), style.heads),
     })
 }
 
 const HEADER: [&str; 7] = ["ID", "NAME", "STATE", "SIZE", "USE", "SET", "DISK"];
 
-/// The first so many columns.
-fn table(rows: &[VolumeRow], columns: usize) -> String {
+/// The first `columns` of them.
+fn table(rows: &[VolumeRow], columns: usize, heads: Heads) -> String {
     if rows.is_empty() {
         return "no volumes on the disks of this node's pool\n".to_owned();
     }
@@ -93,7 +100,8 @@ fn table(rows: &[VolumeRow], columns: usize) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for (index, line) in lines.iter().enumerate() {
+    let head = usize::from(heads == Heads::Hidden);
+    for (index, line) in lines.iter().enumerate().skip(head) {
         let mut written = String::new();
         for (cell, width) in line.iter().zip(&widths) {
             written.push_str(&format!("{cell:<width$}  "));
@@ -158,6 +166,10 @@ mod tests {
         let text = render(&views, Format::Table).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("ID ") && lines[0].ends_with("SET"), "{text}");
+        let hidden = TableStyle { heads: Heads::Hidden, ..TableStyle::default() };
+        let bare = styled(&views, Format::Table, hidden).expect("it can be written");
+        assert_eq!(bare.lines().collect::<Vec<_>>(), lines[1..]);
+        assert_eq!(render(&views, Format::Name).expect("it can be written").lines().count(), 4);
         assert!(lines[1].contains("NotDescribed") && lines[1].contains("unknown"), "{text}");
         assert!(lines[3].contains("pvc-a") && lines[3].contains("Ready") && lines[3].contains("1.0 GiB"), "{text}");
         assert!(lines[4].contains("DiskMissing") && lines[5].contains("unplugged"), "{text}");

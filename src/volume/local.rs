@@ -40,11 +40,9 @@ impl LocalVolumes {
         blocking(move || {
             let result = work(&pool);
             drop(guard);
-            match &result {
-                // Nothing changed, so no new look is needed.
-                Err(error) if error.is_locked() => {}
-                Err(PoolError::Apply(_) | PoolError::Bare(_) | PoolError::Filesystem(_)) => pool.nudge(),
-                _ => {}
+            // If nothing changed, no new scan is needed.
+            if result.as_ref().is_err_and(|error| error.failed_on().is_some() && !error.is_locked()) {
+                pool.nudge();
             }
             result.map_err(error)
         })
@@ -159,31 +157,34 @@ fn come_back(error: PoolError) -> Error {
 
 impl From<PoolError> for Error {
     fn from(error: PoolError) -> Self {
-        let words = chain(&error);
+        let message = chain(&error);
         if error.is_locked() {
-            return Error::Aborted(words);
+            return Error::Aborted(message);
         }
         match error {
-            PoolError::NoSuchVolume { .. } => Error::NotFound(words),
-            PoolError::NoPlace(NoPlace::Limit { .. }) | PoolError::CannotGrow { .. } => Error::OutOfRange(words),
+            PoolError::NoSuchVolume { .. } => Error::NotFound(message),
+            PoolError::NoPlace(NoPlace::Limit { .. })
+            | PoolError::CannotGrow { .. }
+            | PoolError::CannotShrink { .. } => Error::OutOfRange(message),
             PoolError::NoPlace(NoPlace::NoDisk | NoPlace::Full { .. } | NoPlace::Cordoned { .. })
-            | PoolError::NoSet(_) => Error::Exhausted(words),
-            PoolError::WhichClass(_) => Error::Invalid(words),
-            PoolError::Differs { .. } => Error::Exists(words),
+            | PoolError::NoSet(_) => Error::Exhausted(message),
+            PoolError::WhichClass(_) => Error::Invalid(message),
+            PoolError::Differs { .. } => Error::Exists(message),
             PoolError::InUse { .. }
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
-            | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::NotLookedAt { .. } | PoolError::VolumesNotRead { .. } | PoolError::BeingZeroed { .. } => {
-                Error::Aborted(words)
+            | PoolError::NotDescribed { .. } => Error::Precondition(message),
+            PoolError::NotScanned { .. } | PoolError::VolumesNotRead { .. } | PoolError::BeingZeroed { .. } => {
+                Error::Aborted(message)
             }
+            error if error.is_full() => Error::Exhausted(message),
             PoolError::Apply(_)
             | PoolError::Journal(_)
             | PoolError::Bare(_)
             | PoolError::Filesystem(_)
-            | PoolError::Hangs { .. } => Error::Internal(words),
+            | PoolError::Hangs { .. } => Error::Internal(message),
         }
     }
 }

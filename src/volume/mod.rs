@@ -1,6 +1,6 @@
 //! What a PersistentVolumeClaim gets: its id, its life cycle, its mounts.
 //!
-//! Takes in requests from the edges (`csi`, `operator`), gives out [`Volume`]s. Declares the port
+//! Takes in requests from the edges (`rpc`, `operator`), gives out [`Volume`]s. Declares the port
 //! [`Volumes`]; `local` implements it on this node's pool. `publish` decides about mounts (pure), `node`
 //! performs it.
 //!

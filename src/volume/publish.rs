@@ -67,11 +67,11 @@ pub fn at_target(table: &[Mount], ours: &[&Mount], target: &Path) -> AtTarget {
     match table.iter().rev().find(|mount| mount.target == target) {
         None => AtTarget::Nothing,
         Some(top) if ours.contains(&top) => AtTarget::This(access(top)),
-        Some(top) => AtTarget::Other(mount_words(top)),
+        Some(top) => AtTarget::Other(mount_text(top)),
     }
 }
 
-pub fn mount_words(mount: &Mount) -> String {
+pub fn mount_text(mount: &Mount) -> String {
     format!("{} ({})", mount.source, mount.fs_type)
 }
 

@@ -1,38 +1,63 @@
-//! An etcd and an API server for tests alone: on a socket and a port of their own, in a folder of their own. No kubelet,
-//! no controllers, no root.
+//! An etcd and an API server for tests alone: on a socket and a port of their own, in a folder of their own. No
+//! kubelet, no controllers, no root.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
-use crate::{Running, free_address, run, text};
+use crate::{Folder, Port, Running, run, text};
 
 /// The credentials of an administrator.
 pub const TOKEN: &str = "of-these-tests-only";
 
-/// Both processes. They end with this value, and with the thread that starts them, however that ends.
+/// Starts a program only if the process that started it, whose number comes first, is still there: the kernel would not
+/// end it with one that ended before it was told to.
+const IF_WANTED: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
+
+/// Both processes and their folder. They go with this value, and with the process of the tests, however that ends.
 pub struct ControlPlane {
-    folder: PathBuf,
-    pub port: u16,
-    /// etcd is the last to end.
-    processes: Vec<Running>,
+    port: Port,
+    /// The kernel ends the processes with the thread that started them. That of a test ends before other tests are done
+    /// with them.
+    keeper: Option<JoinHandle<()>>,
+    stop: Option<mpsc::Sender<()>>,
+    /// It goes last.
+    folder: Folder,
 }
 
 impl ControlPlane {
-    /// Starts both in a folder that exists; they are not ready yet.
-    pub fn start(folder: &Path, etcd: &Path, apiserver: &Path) -> Self {
-        let port = free_address().port();
-        let mut plane = Self { folder: folder.to_owned(), port, processes: Vec::new() };
-        plane.run(etcd, &plane.etcd_arguments());
-        fs::write(plane.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
+    /// Starts both; they are not ready yet.
+    pub fn start(folder: Folder, etcd: &Path, apiserver: &Path) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let mut plane = Self { port: Port::take(), keeper: None, stop: Some(stop), folder };
         let key = plane.file("accounts.key");
+        fs::write(plane.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
         run("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &key]);
-        plane.run(apiserver, &plane.apiserver_arguments());
+        let etcd = plane.command(etcd, &plane.etcd_arguments());
+        let apiserver = plane.command(apiserver, &plane.apiserver_arguments());
+        let (began, beginning) = mpsc::channel();
+        plane.keeper = Some(std::thread::spawn(move || {
+            let start = |mut command: Command| Running(command.spawn().expect("setpriv of util-linux starts it"));
+            let etcd = start(etcd);
+            let apiserver = start(apiserver);
+            began.send(()).expect("somebody waits");
+            let _ = stopped.recv();
+            // etcd is the last to end.
+            drop(apiserver);
+            drop(etcd);
+        }));
+        beginning.recv().expect("etcd and the API server start");
         plane
     }
 
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://127.0.0.1:{}", self.port.number())
     }
 
     /// The certificate of the API server, which it signs itself.
@@ -48,19 +73,20 @@ impl ControlPlane {
     }
 
     fn file(&self, name: &str) -> String {
-        text(&self.folder.join(name)).to_owned()
+        text(&self.folder().join(name)).to_owned()
     }
 
     fn log_of(&self, program: &Path) -> PathBuf {
-        self.folder.join(program.file_name().unwrap()).with_extension("log")
+        self.folder().join(program.file_name().unwrap()).with_extension("log")
     }
 
-    fn run(&mut self, program: &Path, args: &[String]) {
+    fn command(&self, program: &Path, args: &[String]) -> Command {
         let log = File::create(self.log_of(program)).unwrap();
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(args).current_dir(&self.folder);
+        command.args(["--pdeathsig", "KILL", "--", "sh", "-c", IF_WANTED, &std::process::id().to_string()]);
+        command.arg(program).args(args).current_dir(self.folder());
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        self.processes.insert(0, Running(command.spawn().expect("setpriv of util-linux starts it")));
+        command
     }
 
     fn etcd_arguments(&self) -> Vec<String> {
@@ -83,7 +109,9 @@ impl ControlPlane {
         let key = self.file("accounts.key");
         vec![
             "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.port),
+            format!("--secure-port={}", self.port.number()),
+            // With who keeps it free until then.
+            "--permit-port-sharing".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             format!("--etcd-servers={}", self.socket()),
@@ -102,5 +130,15 @@ impl ControlPlane {
     /// A short name, as a socket's path holds 107 bytes.
     fn socket(&self) -> String {
         format!("unix://{}", self.file("e"))
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(keeper) = self.keeper.take() {
+            let ended = keeper.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "etcd and the API server did not end");
+        }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 /// Looks until it finds something; the last answer if it does not in time.
-pub fn found<T, E>(within: Duration, every: Duration, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+pub fn found<T, E>(within: Duration, every: Duration, mut poll: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let until = Instant::now() + within;
     loop {
-        match look() {
+        match poll() {
             Err(_) if Instant::now() < until => std::thread::sleep(every),
             ended => return ended,
         }
@@ -22,11 +22,11 @@ pub fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
 pub async fn found_async<T, E>(
     within: Duration,
     every: Duration,
-    mut look: impl AsyncFnMut() -> Result<T, E>,
+    mut poll: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let until = Instant::now() + within;
     loop {
-        match look().await {
+        match poll().await {
             Err(_) if Instant::now() < until => tokio::time::sleep(every).await,
             ended => return ended,
         }

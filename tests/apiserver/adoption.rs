@@ -5,12 +5,10 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use localpool::api::crd::{Phase, PoolVolume};
 use localpool::pool::Change;
-use localpool::volume::Volumes as _;
-use localpool_testing::MIB;
 
-use crate::agent::{Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique};
 use crate::cluster;
-use crate::nodes::{offers, set};
+use crate::nodes::{make, offers, set};
 use crate::sim::SimNode;
 use crate::tap::Tap;
 
@@ -28,11 +26,7 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     let mut node = SimNode::start_unseen(&tapped, &name, &label, 512).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
-    let mut wish = wanted(&pvc, on(&name));
-    wish.required = 100 * MIB;
-    wish.parameters = [("class".to_owned(), label.clone())].into();
-    wish.selector.class = Some(label.clone());
-    let id = stage.volumes.create(wish).await.expect("there is room").id;
+    let id = make(&stage, &label, &pvc, on(&name), 100).await.expect("there is room").id;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
     stage.named(id, "gone").await;

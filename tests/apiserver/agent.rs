@@ -14,7 +14,7 @@ use localpool::api::crd::{
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::{Answerer, ClusterVolumes, Metrics, Stores};
-use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, WantedUsage};
+use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, Volumes as _, WantedUsage};
 use localpool_testing::{GIB, MIB};
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -23,7 +23,9 @@ use tokio::task::JoinSet;
 use crate::sim::SimNode;
 
 /// How long anything that a test waits for may take, on a machine that does other work.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// The process of an agent that a test plays, as its objects name it.
+pub const PLAYED: &str = "2026-01-01T00:00:00Z";
 /// How often a test looks again.
 pub const AGAIN: Duration = Duration::from_millis(100);
 
@@ -67,7 +69,7 @@ impl Stage {
                 changes.next().await;
             }
         };
-        tokio::time::timeout(PATIENCE, synced).await.expect("all kinds are read");
+        tokio::time::timeout(TIMEOUT, synced).await.expect("all kinds are read");
         let volumes = caches.volumes(client.clone());
         Self { client: client.clone(), caches, volumes, objects: Api::all(client.clone()), watches }
     }
@@ -111,7 +113,7 @@ impl Stage {
                 changes.next().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waited).await.expect("the watch shows it");
+        tokio::time::timeout(TIMEOUT, waited).await.expect("the watch shows it");
     }
 
     /// A DevicePool that offers this much for class `fast`.
@@ -123,6 +125,7 @@ impl Stage {
         let _ = api.create(&PostParams::default(), &serde_json::from_value(pool).expect("a pool")).await;
         let bytes = gib * GIB;
         let status = json!({"status": {
+            "agent": PLAYED,
             "sets": [{
                 "namespace": "d", "name": "s", "class": "fast", "devices": 1, "partitions": 0,
                 "available": bytes, "largest": bytes, "smallest": 1 << 20,
@@ -143,9 +146,18 @@ impl Stage {
     pub async fn see(&self, id: VolumeId, what: &str, holds: impl Fn(&PoolVolume) -> bool) -> PoolVolume {
         let holds = |object: Option<&PoolVolume>| object.is_some_and(&holds);
         let name = id.to_string();
-        let waited = await_condition(self.objects.clone(), &name, holds);
-        let seen = tokio::time::timeout(PATIENCE, waited).await;
-        seen.unwrap_or_else(|_| panic!("the object never was {what}")).expect("a watch").expect("an object")
+        let waited = async {
+            loop {
+                match await_condition(self.objects.clone(), &name, &holds).await {
+                    Ok(seen) => break seen,
+                    // A watch may end early; those of the driver begin again, too.
+                    Err(error) => eprintln!("watching {name}: {error}"),
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        let seen = tokio::time::timeout(TIMEOUT, waited).await;
+        seen.unwrap_or_else(|_| panic!("the object never was {what}")).expect("an object")
     }
 
     /// Waits until an agent would see it for the first time.
@@ -166,6 +178,20 @@ impl Stage {
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => None,
             Err(error) => panic!("a status: {error}"),
         }
+    }
+
+    /// A volume that is Ready on a node of its own: the node, what it is called, and its id.
+    pub async fn ready(&self) -> (String, String, VolumeId) {
+        let (node, name) = (unique("n"), unique("pvc"));
+        self.node(&node).await;
+        let id = VolumeId::of_name(&name);
+        let agent = async {
+            let asked = self.asked(id).await;
+            self.make(&asked, 1).await;
+        };
+        let (made, ()) = tokio::join!(self.volumes.create(wanted(&name, on(&node))), agent);
+        made.expect("made");
+        (node, name, id)
     }
 
     /// Accepts and makes the volume.
@@ -262,7 +288,7 @@ pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
         parameters: [("class".to_owned(), "fast".to_owned())].into(),
         selector: Selector { class: Some("fast".to_owned()), set: None },
         nodes,
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
     }
 }
 

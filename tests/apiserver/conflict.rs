@@ -6,12 +6,12 @@ use localpool::agent::{Run, Verb};
 use localpool::api::crd::{Phase, PoolVolume, VolumeReason};
 use localpool::host::Geometry;
 use localpool::pool::{CreateRequest, Selector, WantedUsage};
-use localpool::volume::{Error, VolumeId, Volumes as _};
+use localpool::volume::{Error, VolumeId};
 use localpool_testing::MIB;
 
-use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{Stage, TIMEOUT, on, unique};
 use crate::cluster;
-use crate::nodes::{offers, set};
+use crate::nodes::{make, offers, set};
 use crate::sim::SimNode;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,11 +23,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     let mut node = SimNode::start(&stage, &name, &label, 512).await;
     offers(&stage, &name, 500).await;
     let id = VolumeId::of_name(&pvc);
-    let mut wish = wanted(&pvc, on(&name));
-    wish.required = 100 * MIB;
-    wish.parameters = [("class".to_owned(), label.clone())].into();
-    wish.selector.class = Some(label.clone());
-    stage.volumes.create(wish.clone()).await.expect("there is room");
+    make(&stage, &label, &pvc, on(&name), 100).await.expect("there is room");
 
     // Nobody knows any more that it was begun on a disk that is away, so it is made a second time.
     node.kill().await;
@@ -42,7 +38,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
         required: 100 * MIB,
         limit: None,
         usage: WantedUsage::Mount(None),
-        parameters: wish.parameters.clone(),
+        parameters: [("class".to_owned(), label.clone())].into(),
         selector: Selector { class: Some(label.clone()), set: None },
     };
     let made = async {
@@ -50,22 +46,22 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, made).await.expect("the second disk is claimed");
+    tokio::time::timeout(TIMEOUT, made).await.expect("the second disk is claimed");
     node.host.plug("fake0", &format!("SERIAL-{name}"), first);
     node.pool().nudge();
 
     let told = stage.see(id, "in conflict", |object| reason(object) == Some("Conflict")).await;
     let status = told.status.as_ref().expect("just seen");
-    let words = status.message.as_deref().unwrap_or_default();
-    assert_eq!(status.phase, Phase::Ready, "it stays what it was: {words}");
+    let text = status.message.as_deref().unwrap_or_default();
+    assert_eq!(status.phase, Phase::Ready, "it stays what it was: {text}");
     let disks: Vec<String> = node.pool().disk_views().into_iter().map(|view| view.id.to_string()).collect();
     assert_eq!(disks.len(), 2);
-    assert!(words.contains("localpool volume settle") && disks.iter().all(|disk| words.contains(disk)), "{words}");
-    let healthy = status.conditions.iter().find(|condition| condition.type_ == "Healthy").expect("it is told of");
+    assert!(text.contains("localpool volume settle") && disks.iter().all(|disk| text.contains(disk)), "{text}");
+    let healthy = status.conditions.iter().find(|condition| condition.type_ == "Healthy").expect("it is reported");
     assert_eq!((healthy.status.as_str(), healthy.reason.as_str()), ("False", "Conflict"), "{}", healthy.message);
     stage.known(|caches| caches.volumes.get(&id.to_string()).is_some_and(|it| reason(&it) == Some("Conflict"))).await;
-    let refused = stage.volumes.create(wish).await.expect_err("which of them?");
-    assert!(matches!(&refused, Error::Precondition(words) if words.contains("volume settle")), "{refused:?}");
+    let refused = make(&stage, &label, &pvc, on(&name), 100).await.expect_err("which of them?");
+    assert!(matches!(&refused, Error::Precondition(text) if text.contains("volume settle")), "{refused:?}");
 
     let settle = Verb::SettleVolume { volume: id, keep: "/dev/fake1".to_owned(), run: Run::Real };
     let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();

@@ -4,7 +4,7 @@
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryResult, SCHEMA_ANNOTATION, discovery_crd,
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::{Stage, unique};
 use crate::cluster;
-use crate::leader::{namespace, until};
+use crate::leader::{at_rest, namespace, until};
 
 const NAME: &str = "localpool-discovery";
 
@@ -53,7 +53,13 @@ impl Drop for Work {
 }
 
 impl Work {
+    /// What an earlier test has left on this server would be the older one.
     async fn begin(stage: &Stage) -> Self {
+        let all: Api<LocalVolumeDiscovery> = Api::all(stage.client.clone());
+        for left in all.list(&ListParams::default()).await.expect("an answer") {
+            let of: Api<LocalVolumeDiscovery> = Api::namespaced(stage.client.clone(), &left.namespace().expect("one"));
+            of.delete(&left.name_any(), &DeleteParams::default()).await.expect("it is there");
+        }
         let namespace = namespace(&stage.client).await;
         let metrics = Metrics::new(&Registry::new()).expect("fresh names");
         let pattern = Some(pattern().parse().expect("a pattern"));
@@ -136,8 +142,8 @@ async fn there_is_one_discovery_and_another_name_is_refused_with_the_one_to_use(
     let space = namespace(&cluster.client).await;
     let api: Api<LocalVolumeDiscovery> = Api::namespaced(cluster.client.clone(), &space);
     let refused = api.create(&PostParams::default(), &object(&space, "example-autodetect", json!({}))).await;
-    let words = refused.expect_err("refused").to_string();
-    assert!(words.contains("is called auto-discover-devices: use this name"), "{words}");
+    let message = refused.expect_err("refused").to_string();
+    assert!(message.contains("is called auto-discover-devices: use this name"), "{message}");
 }
 
 #[tokio::test]
@@ -205,14 +211,12 @@ async fn the_status_tells_of_pods_that_run_that_cannot_and_that_are_not_even_mad
     work.count(2, 2, 2).await;
     assert_eq!(work.says("Discovering True Running").await, "devices of 2 of 2 nodes are being discovered");
 
-    let before = work.metrics.writes.with_label_values(&["discovery"]).get();
-    stage.node(&unique("worker")).await;
-    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
-    assert_eq!(
-        work.metrics.writes.with_label_values(&["discovery"]).get(),
-        before,
-        "nothing changed, nothing is written"
-    );
+    let written = async || work.metrics.writes.with_label_values(&["discovery"]).get();
+    let is_woken = async || {
+        stage.node(&unique("worker")).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    };
+    at_rest("nothing changes, and it writes", written, is_woken).await;
 
     let uid = work.daemons.get(NAME).await.expect("it is there").uid().expect("a UID");
     let pod = json!({

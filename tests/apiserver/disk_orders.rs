@@ -1,23 +1,28 @@
 //! What a person orders for disks in the spec of a DevicePool, with real agents on fake machines.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use localpool::agent::Run;
 use localpool::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, OrderState, Phase, PoolVolume};
 use localpool::device::DiskId;
-use localpool::host::{Geometry, fake::FakeHost};
+use localpool::host::{
+    Geometry,
+    fake::{FakeHost, Platter},
+};
 use localpool::operator::controller::DeletedNodePolicy;
 use localpool::operator::drain::{cordon, drain, uncordon};
 use localpool::pool::Standing;
-use localpool::volume::{Error, Volumes as _};
+use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::MIB;
 use serde_json::{Value, json};
 
 use crate::agent::{Stage, on, unique};
 use crate::cluster;
 use crate::events::events;
-use crate::leader::{lead, until};
+use crate::leader::{at_rest, lead, until};
 use crate::nodes::{make, offering, offers};
 use crate::sim::SimNode;
 
@@ -28,13 +33,45 @@ pub async fn order(stage: &Stage, node: &str, disk: &DiskId, order: Value) {
 }
 
 /// Waits until `status.orders` has one order in that state, with such words.
-pub async fn is_so(stage: &Stage, node: &str, state: OrderState, words: &str) -> DiskOrderStatus {
+pub async fn is_so(stage: &Stage, node: &str, state: OrderState, message: &str) -> DiskOrderStatus {
     let pools: Api<DevicePool> = Api::all(stage.client.clone());
-    until(&format!("an order of {node} is {state:?}, {words}"), async || {
+    until(&format!("an order of {node} is {state:?}, {message}"), async || {
         let mut orders = pools.get(node).await.expect("there").status?.orders;
-        orders.pop().filter(|order| order.state == state && order.message.contains(words))
+        orders.pop().filter(|order| order.state == state && order.message.contains(message))
     })
     .await
+}
+
+/// Waits until the node takes no new volume, however small; gives the reason.
+pub async fn has_no_room(stage: &Stage, label: &str, node: &str) -> String {
+    let refused = until("no room", async || make(stage, label, &unique("pvc"), on(node), 1).await.err()).await;
+    let Error::Exhausted(why) = refused else { panic!("{refused:?}") };
+    why
+}
+
+/// Pulls the node's first disk, and waits until it is missed.
+pub async fn pulled(node: &SimNode) -> Arc<Platter> {
+    let platter = node.host.unplug("fake0").expect("it was there");
+    node.pool().nudge();
+    until("it is missing", async || (node.pool().disk_views()[0].standing == Standing::Missing).then_some(())).await;
+    platter
+}
+
+/// Adopts the blank disk that the message of a done order names, and waits until it offers so many MiB again.
+pub async fn adopt_released(stage: &Stage, node: &str, message: &str, mib: u64) {
+    let (_, blank) = message.rsplit_once("order Adopt for ").expect("the id of the blank disk");
+    order(stage, node, &DiskId::named(blank), json!("Adopt")).await;
+    offers(stage, node, mib).await;
+}
+
+/// Pulls the disk of a volume, gives it up, plugs it in again, and waits until the volume on it is held.
+pub async fn give_up_and_return(stage: &Stage, node: &SimNode, disk: &DiskId, volume: VolumeId) {
+    let platter = pulled(node).await;
+    order(stage, &node.name, disk, json!("GiveUp")).await;
+    is_so(stage, &node.name, OrderState::Done, "gave up").await;
+    node.host.plug("fake0", &format!("SERIAL-{}", node.name), platter);
+    node.pool().nudge();
+    until("it is held", async || node.pool().volume(volume).ok().filter(|view| view.given_up)).await;
 }
 
 pub fn disk_of(node: &SimNode) -> DiskId {
@@ -50,8 +87,7 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     order(&stage, &name, &disk, json!("Release")).await;
     let waits = is_so(&stage, &name, OrderState::Waiting, &volume.to_string()).await;
     assert!(waits.message.contains("volumes on it: 1"), "{}", waits.message);
-    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
-    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    has_no_room(&stage, &label, &name).await;
     node.pool().usable(volume).expect("what it has can be used");
     stage.volumes.delete(volume).await.expect("deleted");
     is_so(&stage, &name, OrderState::Done, "wiped").await;
@@ -69,9 +105,7 @@ async fn a_disk_is_released_when_its_volumes_are_gone_takes_no_new_ones_until_th
     is_so(&stage, &name, OrderState::Done, "wiped").await;
     assert!(node.pool().members().is_empty(), "it is claimed again");
     // What the message says.
-    let (_, blank) = note.rsplit_once("order Adopt for ").expect("the id of the blank disk");
-    order(&stage, &name, &DiskId::named(blank), json!("Adopt")).await;
-    offers(&stage, &name, 500).await;
+    adopt_released(&stage, &name, &note, 500).await;
     node.kill().await;
 }
 
@@ -83,9 +117,7 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
     order(&stage, &name, &disk, json!("GiveUp")).await;
     is_so(&stage, &name, OrderState::Refused, "is not missing").await;
-    let platter = node.host.unplug("fake0").expect("it was there");
-    node.pool().nudge();
-    until("it is missing", async || (node.pool().disk_views()[0].standing == Standing::Missing).then_some(())).await;
+    let platter = pulled(&node).await;
     // An agent that begins does not try it either.
     node.kill().await;
     node.run(&stage.client);
@@ -107,8 +139,8 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
     node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
     node.pool().nudge();
     until("it is held", async || node.pool().volume(volume).ok()).await;
-    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
-    assert!(matches!(refused, Error::Exhausted(_)), "nobody decided that it is used again: {refused:?}");
+    // Nobody decided that it is used again.
+    has_no_room(&stage, &label, &name).await;
 
     // Nor does anybody by removing the order, nor by forgetting what was ordered.
     order(&stage, &name, &disk, json!(null)).await;
@@ -122,8 +154,7 @@ async fn a_disk_that_is_here_is_never_given_up_by_an_order_from_before_it_was_pu
         (status.orders.is_empty() && cordon.starts_with("GivenUp: ")).then_some(())
     })
     .await;
-    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
-    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    has_no_room(&stage, &label, &name).await;
     assert!(node.pool().usable(volume).is_err() && stage.is_gone(volume).await);
     order(&stage, &name, &disk, json!("Adopt")).await;
     is_so(&stage, &name, OrderState::Done, &volume.to_string()).await;
@@ -150,14 +181,7 @@ async fn a_deletion_ends_and_erases_nothing_on_a_disk_that_was_given_up_and_came
     let (stage, label, mut node) = offering(&cluster.client, 512).await;
     let (name, disk) = (node.name.clone(), disk_of(&node));
     let volume = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room").id;
-    let platter = node.host.unplug("fake0").expect("it was there");
-    node.pool().nudge();
-    until("it is missing", async || (node.pool().disk_views()[0].standing == Standing::Missing).then_some(())).await;
-    order(&stage, &name, &disk, json!("GiveUp")).await;
-    is_so(&stage, &name, OrderState::Done, "gave up").await;
-    node.host.plug("fake0", &format!("SERIAL-{name}"), platter);
-    node.pool().nudge();
-    until("it is held", async || node.pool().volume(volume).ok().filter(|view| view.given_up)).await;
+    give_up_and_return(&stage, &node, &disk, volume).await;
     let uid = stage.see(volume, "there", |_| true).await.metadata.uid.expect("stored");
     stage.volumes.delete(volume).await.expect("nobody waits for the disk");
     assert!(stage.is_gone(volume).await);
@@ -245,8 +269,8 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
     let (user, other) = (pod_with(&stage, "data").await, pod_with(&stage, "another").await);
     let dry = verb(Run::Dry).await;
     let named = ["would order Drain", &volume.to_string(), &persistent, &user, "kubectl -n default delete pvc data"];
-    for words in named {
-        assert!(dry.contains(words), "{words}: {dry}");
+    for text in named {
+        assert!(dry.contains(text), "{text}: {dry}");
     }
     assert!(!dry.contains(&other), "it has another claim: {dry}");
     let pods: Api<Pod> = Api::namespaced(stage.client.clone(), "default");
@@ -258,8 +282,7 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
     let done = verb(Run::Real).await;
     assert!(done.contains("ordered Drain"), "{done}");
     is_so(&stage, &name, OrderState::Waiting, &volume.to_string()).await;
-    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
-    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    has_no_room(&stage, &label, &name).await;
     let again = verb(Run::Real).await;
     assert!(again.contains("Drain is ordered for it already") && again.contains("Waiting"), "{again}");
 
@@ -278,7 +301,7 @@ async fn the_verb_orders_a_drain_once_and_says_at_each_step_what_is_on_the_disk_
     order(&stage, &name, &disk, json!("Release")).await;
     is_so(&stage, &name, OrderState::Done, "wiped").await;
     let say =
-        async |words: &str| until(words, async || Some(verb(Run::Dry).await).filter(|said| said.contains(words))).await;
+        async |text: &str| until(text, async || Some(verb(Run::Dry).await).filter(|said| said.contains(text))).await;
     let left = say("is not in the pool").await;
     assert!(left.contains("Release is Done") && left.contains("it can be removed"), "{left}");
     node.host.unplug("fake0").expect("it was there");
@@ -326,13 +349,15 @@ async fn a_volume_whose_disk_moved_to_another_node_says_conflict_until_its_objec
     let seen = stage.see(volume, "in conflict", all_say).await;
     let message = conflict(&seen).expect("it says so");
     assert!(message.contains(&name) && message.contains(disk.as_str()), "{message}");
-    for _ in 0..30 {
-        from.pool().nudge();
-        to.pool().nudge();
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    let now = stage.objects.get(&volume.to_string()).await.expect("it is there");
-    assert_eq!(now.metadata.resource_version, seen.metadata.resource_version, "somebody wrote: {now:?}");
+    let passes = async || {
+        for _ in 0..30 {
+            from.pool().nudge();
+            to.pool().nudge();
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let object = async || stage.objects.get(&volume.to_string()).await.expect("it is there");
+    assert!(all_say(&at_rest("they write over each other", object, passes).await));
 
     order(&stage, &from.name, &disk, json!("GiveUp")).await;
     is_so(&stage, &from.name, OrderState::Done, "gave up").await;
@@ -363,8 +388,7 @@ async fn the_verbs_cordon_a_disk_and_take_that_back_and_dry_they_write_nothing()
     assert_eq!(spec().await, before);
     cordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
     assert_eq!(spec().await.disks[&disk].cordon, Some(true));
-    let refused = until("no room", async || make(&stage, &label, &unique("pvc"), on(&name), 1).await.err()).await;
-    assert!(matches!(refused, Error::Exhausted(_)), "{refused:?}");
+    has_no_room(&stage, &label, &name).await;
     let again = cordon(client(), disk.clone(), Run::Real).await.expect("the disk is there");
     assert!(again[0].contains("cordoned already"), "{again:?}");
     let dry = uncordon(client(), disk.clone(), Run::Dry).await.expect("the disk is there");

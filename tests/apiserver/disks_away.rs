@@ -11,7 +11,7 @@ use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{Stage, TIMEOUT, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{make, object, offering, offers, phase, set};
 use crate::sim::SimNode;
@@ -64,7 +64,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
         let writes = other.write_count();
         let waits = |object: &PoolVolume| {
             let status = object.status.as_ref();
-            status.and_then(|status| status.message.as_deref()).is_some_and(|words| words.contains("is missing"))
+            status.and_then(|status| status.message.as_deref()).is_some_and(|message| message.contains("is missing"))
         };
         node.pool().nudge();
         let waiting = object(&stage, id, |object| phase(object) == Phase::Accepted && waits(object)).await;
@@ -77,7 +77,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, other).await.expect("other volumes are not held up");
+        tokio::time::timeout(TIMEOUT, other).await.expect("other volumes are not held up");
         assert!(node.pool().volume(id).is_err(), "it was made on the other disk");
         node.host.plug("fake7", &format!("fake{away}-{name}"), platter);
         node.pool().nudge();
@@ -125,7 +125,7 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
         assert!(node.pool().forget(&disk).expect("written"), "it is away");
         node.pool().nudge();
     };
-    tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) }).await.expect("it is let go");
+    tokio::time::timeout(TIMEOUT, async { tokio::join!(deleting, scenario) }).await.expect("it is let go");
     node.kill().await;
 }
 
@@ -183,7 +183,7 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
         }
         node
     };
-    let ((), mut node) = tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) })
+    let ((), mut node) = tokio::time::timeout(TIMEOUT, async { tokio::join!(deleting, scenario) })
         .await
         .unwrap_or_else(|_| panic!("{end:?}: it is not let go"));
     assert!(stage.is_gone(id).await && node.pool().volume(id).is_err(), "{end:?}");
@@ -210,7 +210,7 @@ async fn a_volume_whose_disk_fails_it_again_and_again_leaves_its_pod_to_another_
     node.host.platter("fake0").expect("it is there").inject(no_table());
     let pvc = unique("pvc");
     let refused = make(&stage, &label, &pvc, on(&name), 100).await.expect_err("its disk fails");
-    assert!(matches!(&refused, Error::Exhausted(words) if words.contains(&name)), "{refused:?}");
+    assert!(matches!(&refused, Error::Exhausted(message) if message.contains(&name)), "{refused:?}");
     assert!(stage.is_gone(VolumeId::of_name(&pvc)).await, "and nothing of it is left");
     assert!(node.pool().volumes().is_empty());
     node.kill().await;

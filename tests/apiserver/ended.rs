@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use kube::Client;
-use localpool::api::crd::{OrderState, Phase, PoolVolumeStatus};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use localpool::api::crd::{DevicePool, OrderState, Phase, PoolVolumeStatus};
 use localpool::device::DiskId;
 use localpool::pool::Standing;
 use localpool::volume::{VolumeId, Volumes as _};
@@ -55,20 +56,22 @@ impl Held {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_ends_once_though_each_pass_looks_at_all_volumes() {
+async fn a_deletion_ends_once_though_all_volumes_are_due_again_before_that() {
     let cluster = cluster!(shared);
     let (patches, agents) = Tap::on_patches(VOLUMES, &cluster.client);
     let mut held = Held::of(&cluster.client, &agents).await;
     patches.set_open(false);
     let before = patches.requests();
-    let look_again = async {
+    let next_pass = async {
         patches.waited_at().await;
-        // The look that the pass orders is made as soon as the deletion has ended.
-        held.node.pool().nudge();
+        // The reconcile that this makes due comes as soon as the deletion has ended.
+        let cordon = Patch::Merge(json!({"spec": {"cordon": true}}));
+        let pools: Api<DevicePool> = Api::all(held.stage.client.clone());
+        pools.patch(&held.node.name, &PatchParams::default(), &cordon).await.expect("it is there");
         tokio::time::sleep(Duration::from_secs(1)).await;
         patches.set_open(true);
     };
-    let (deleted, ()) = tokio::join!(held.stage.volumes.delete(held.volume), look_again);
+    let (deleted, ()) = tokio::join!(held.stage.volumes.delete(held.volume), next_pass);
     deleted.expect("nobody waits for the disk");
     tokio::time::sleep(Duration::from_secs(2)).await;
     not_erased(&held.stage, &held.uid).await;

@@ -12,7 +12,7 @@ use localpool::volume::{VolumeId, Volumes as _};
 use localpool_testing::found_async;
 use serde_json::json;
 
-use crate::agent::{AGAIN, PATIENCE, Stage, on, unique};
+use crate::agent::{AGAIN, Stage, TIMEOUT, on, unique};
 use crate::cluster;
 use crate::marks::monitor;
 use crate::nodes::{make, object, offering};
@@ -38,11 +38,11 @@ pub async fn events(stage: &Stage, uid: &str) -> Vec<(String, String)> {
 
 /// Waits until these are the Events about the object with this UID, and returns them.
 pub async fn expect(stage: &Stage, uid: &str, reasons: &[&str]) -> Vec<(String, String)> {
-    let look = async || {
+    let poll = async || {
         let found = events(stage, uid).await;
         if found.iter().map(|(reason, _)| reason.as_str()).eq(reasons.iter().copied()) { Ok(found) } else { Err(found) }
     };
-    found_async(PATIENCE, AGAIN, look).await.unwrap_or_else(|found| panic!("{found:?}, not {reasons:?}"))
+    found_async(TIMEOUT, AGAIN, poll).await.unwrap_or_else(|found| panic!("{found:?}, not {reasons:?}"))
 }
 
 fn reasons_of(object: &PoolVolume) -> Vec<&str> {
@@ -100,12 +100,12 @@ async fn a_disk_that_dies_and_returns_is_an_event_of_its_pool_and_of_the_claim_o
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, deleted).await.expect("deleted");
+    tokio::time::timeout(TIMEOUT, deleted).await.expect("deleted");
     let erased = |found: &[(String, String)]| found.iter().filter(|(reason, _)| reason == "VolumeErased x1").count();
-    let look = async || {
+    let poll = async || {
         let found = events(&stage, &pool).await;
         if erased(&found) == 1 { Ok(()) } else { Err(found) }
     };
-    found_async(PATIENCE, AGAIN, look).await.expect("it is erased");
+    found_async(TIMEOUT, AGAIN, poll).await.expect("it is erased");
     node.kill().await;
 }

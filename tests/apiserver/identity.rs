@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use localpool::agent::{Run, Verb};
 use localpool::host::Geometry;
-use localpool::operator::node::cluster_uid;
+use localpool::operator::agent::cluster_uid;
 use localpool_testing::MIB;
 
-use crate::agent::{PATIENCE, Stage, on, unique};
+use crate::agent::{Stage, TIMEOUT, on, unique};
 use crate::cluster;
 use crate::elsewhere::says;
 use crate::nodes::{make, offers, set};
@@ -77,6 +77,6 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, taken).await.expect("the disk is taken, with its volume");
+    tokio::time::timeout(TIMEOUT, taken).await.expect("the disk is taken, with its volume");
     node.kill().await;
 }

@@ -45,7 +45,7 @@ async fn what_is_cut_is_not_cut_otherwise_and_a_refusal_says_which_rule_it_broke
     let cluster = cluster!(shared);
     let two = json!({"count": 2});
     let cut = || json!({"partitioningSpec": two, "nodeSelector": nodes("a")});
-    for (spec, to, words) in [
+    for (spec, to, message) in [
         (cut(), json!({"partitioningSpec": {"count": 3}}), FIXED),
         (cut(), json!({"nodeSelector": nodes("b")}), FIXED),
         (cut(), json!({"maxDeviceCount": 3}), FIXED),
@@ -57,8 +57,8 @@ async fn what_is_cut_is_not_cut_otherwise_and_a_refusal_says_which_rule_it_broke
         (json!({"layout": "RawDevice"}), json!({"layout": null}), LAYOUT),
     ] {
         let refused = change(&cluster.client, &spec, &to).await.expect_err(&format!("{spec} to {to}"));
-        assert!(refused.contains(words), "{spec} to {to}: {refused}");
-        for other in [ADDED, FIXED, LAYOUT].iter().filter(|other| **other != words) {
+        assert!(refused.contains(message), "{spec} to {to}: {refused}");
+        for other in [ADDED, FIXED, LAYOUT].iter().filter(|other| **other != message) {
             assert!(!refused.contains(other), "{spec} to {to}: {refused}");
         }
     }
@@ -73,13 +73,13 @@ async fn a_dry_run_changes_all_but_whether_it_cuts_and_its_layout() {
     }
     // A set may have claimed disks before it became a dry run; without a partitioningSpec nobody can know.
     let plain = || json!({"dryRun": true});
-    for (spec, to, words) in [
+    for (spec, to, message) in [
         (plain(), json!({"partitioningSpec": {"count": 2}}), ADDED),
         (cut(), json!({"partitioningSpec": null}), ADDED),
         (plain(), json!({"layout": "RawDevice"}), LAYOUT),
     ] {
         let refused = change(&cluster.client, &spec, &to).await.expect_err(&format!("{spec} to {to}"));
-        assert!(refused.contains(words), "{spec} to {to}: {refused}");
+        assert!(refused.contains(message), "{spec} to {to}: {refused}");
     }
     assert_eq!(change(&cluster.client, &json!({}), &json!({"dryRun": true})).await, Ok(()), "it may be halted");
 }

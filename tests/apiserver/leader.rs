@@ -1,5 +1,6 @@
 //! What the leader writes, each thing only once.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -19,7 +20,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{AGAIN, PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{AGAIN, Stage, TIMEOUT, on, unique, wanted};
 use crate::cluster;
 use crate::nodes::{offers, set as set_of_sims};
 use crate::sim::SimNode;
@@ -62,9 +63,24 @@ pub fn lead_with(
     Work { task: tokio::spawn(with(leader).run()), metrics, _own: own }
 }
 
-pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let found = found_async(PATIENCE, AGAIN, async || look().await.ok_or(())).await;
+pub async fn until<T>(what: &str, poll: impl AsyncFn() -> Option<T>) -> T {
+    let found = found_async(TIMEOUT, AGAIN, async || poll().await.ok_or(())).await;
     found.unwrap_or_else(|()| panic!("never: {what}"))
+}
+
+/// Waits until what is looked at stays the same while something goes on, and returns it: one late write is allowed, and two
+/// that write over each other never come to rest.
+pub async fn at_rest<T: PartialEq + Debug>(what: &str, look: impl AsyncFn() -> T, meanwhile: impl AsyncFn()) -> T {
+    let mut before = look().await;
+    for _ in 0..5 {
+        meanwhile().await;
+        let now = look().await;
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+    panic!("never at rest: {what}; {before:?}")
 }
 
 pub async fn namespace(client: &Client) -> String {
@@ -170,12 +186,12 @@ async fn sets_get_their_class_and_a_status_and_an_idle_leader_writes_nothing() {
         ["sets", "classes", "nodes", "leftovers", "events"]
             .map(|controller| work.metrics.writes.with_label_values(&[controller]).get())
     };
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let (before, versions) = (writes(), versions(&api).await);
     // This wakes the leader up without a change that matters.
-    stage.pool(&unique("n"), 5).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!((writes(), self::versions(&api).await), (before, versions), "nothing changed, and it wrote");
+    let is_woken = async || {
+        stage.pool(&unique("n"), 5).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    };
+    at_rest("nothing changes, and it writes", async || (writes(), versions(&api).await), is_woken).await;
     let errors: u64 = ["sets", "classes", "nodes", "leftovers", "events"]
         .map(|controller| work.metrics.errors.with_label_values(&[controller]).get())
         .iter()
@@ -277,8 +293,8 @@ async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
     let seen = stage.volumes.get(id).await.expect("an answer").expect("it is kept");
     assert!(seen.condition.word() == "NodeGone", "{:?}", seen.condition);
     for answer in [stage.volumes.delete(id).await, stage.volumes.create(wanted(&name, on(&node))).await.map(|_| ())] {
-        let words = format!("localpool volume abandon {id}");
-        assert!(matches!(&answer, Err(Error::Precondition(refusal)) if refusal.contains(&words)), "{answer:?}");
+        let message = format!("localpool volume abandon {id}");
+        assert!(matches!(&answer, Err(Error::Precondition(refusal)) if refusal.contains(&message)), "{answer:?}");
     }
     let marked = stage.objects.get(&id.to_string()).await.expect("it is there");
     let dry = abandon(stage.client.clone(), id, Run::Dry).await.expect("it could be given up");
@@ -314,14 +330,19 @@ async fn an_agent_that_outlives_its_node_leaves_the_leaders_mark_and_each_writes
     let id = stage.volumes.create(wish).await.expect("there is room").id;
     let _work = lead(&stage, DeletedNodePolicy::Keep);
     stage.delete_node(&node).await;
-    let marked = stage.see(id, "marked", gone_mark).await;
-    for _ in 0..30 {
-        sim.pool().nudge();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let now = stage.objects.get(&id.to_string()).await.expect("it is there");
-    assert_eq!(now.metadata.resource_version, marked.metadata.resource_version, "somebody wrote: {now:?}");
-    assert_eq!(events(&stage.client, "default", &about(&id.to_string())).await, ["NodeDeleted x1"]);
+    stage.see(id, "marked", gone_mark).await;
+    let volume = async || stage.objects.get(&id.to_string()).await.expect("it is there");
+    let passes = async || {
+        for _ in 0..30 {
+            sim.pool().nudge();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    at_rest("they write over each other", volume, passes).await;
+    until("an Event", async || {
+        (events(&stage.client, "default", &about(&id.to_string())).await == ["NodeDeleted x1"]).then_some(())
+    })
+    .await;
 
     // The agent's own report stands beside the mark.
     sim.host.unplug("fake0").expect("it was there");

@@ -2,46 +2,31 @@
 //! older, and its PoolVolumes are not.
 
 use kube::Api;
-use kube::api::PostParams;
 use localpool::agent::{Run, Verb};
-use localpool::api::crd::{LocalVolumeSet, OrderState, Phase, PoolVolume};
+use localpool::api::crd::{OrderState, Phase, PoolVolume};
 use localpool::host::Host as _;
 use localpool::pool::JOURNAL;
 use localpool::volume::{VolumeId, Volumes as _};
-use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique};
 use crate::cluster;
 use crate::disk_orders::{is_so, order};
-use crate::nodes::offers;
+use crate::leader::until;
+use crate::nodes::{self, bare_set, offers, offers_less};
 use crate::sim::SimNode;
 
 /// A node whose one bare device is offered by a set of its own, which is also its class.
 async fn with_bare_device(stage: &Stage) -> (SimNode, String) {
     let (label, name) = (unique("sim"), unique("sim"));
-    let selected = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
-    let set = json!({
-        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
-        "metadata": {"name": label, "namespace": "default"},
-        "spec": {
-            "storageClassName": label, "nodeSelector": {"nodeSelectorTerms": [selected]},
-            "deviceInclusionSpec": {"minSize": 0}, "layout": "RawDevice",
-        },
-    });
-    let sets: Api<LocalVolumeSet> = Api::namespaced(stage.client.clone(), "default");
-    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
+    bare_set(&stage.client, &label).await;
     let node = SimNode::start(stage, &name, &label, 64).await;
     offers(stage, &name, 60).await;
     (node, label)
 }
 
 async fn make(stage: &Stage, node: &SimNode, class: &str) -> VolumeId {
-    let mut wanted = wanted(&unique("pvc"), on(&node.name));
-    wanted.required = 60 * MIB;
-    wanted.parameters = [("class".to_owned(), class.to_owned())].into();
-    wanted.selector.class = Some(class.to_owned());
-    stage.volumes.create(wanted).await.expect("there is room").id
+    nodes::make(stage, class, &unique("pvc"), on(&node.name), 60).await.expect("there is room").id
 }
 
 async fn done(node: &SimNode, verb: Verb) {
@@ -50,8 +35,8 @@ async fn done(node: &SimNode, verb: Verb) {
     done.expect("it runs").expect("a person says so");
 }
 
-fn says(object: &PoolVolume, words: &str) -> bool {
-    serde_json::to_string(object).expect("JSON").contains(words)
+fn says(object: &PoolVolume, message: &str) -> bool {
+    serde_json::to_string(object).expect("JSON").contains(message)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,6 +46,7 @@ async fn a_volume_that_is_younger_than_a_journal_that_was_put_back_is_left_until
     let (mut node, class) = with_bare_device(&stage).await;
     let first = make(&stage, &node, &class).await;
     let older = node.host.state().load(JOURNAL).expect("read").expect("there");
+    offers_less(&stage, &node.name, 60).await;
     stage.volumes.delete(first).await.expect("deleted");
     offers(&stage, &node.name, 60).await;
     let second = make(&stage, &node, &class).await;
@@ -127,6 +113,7 @@ async fn a_bare_device_that_is_here_is_never_given_up_by_an_order_though_the_jou
     is_so(&stage, &node.name, OrderState::Refused, "the node has it").await;
     done(&node, Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real }).await;
     stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| !says(&it, "localpool disk adopt"))).await;
-    node.pool().usable(made).expect("it has its volume again");
+    // The device is opened by the pass after the adoption.
+    until("it has its volume again", async || node.pool().usable(made).ok().map(drop)).await;
     node.kill().await;
 }

@@ -19,7 +19,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{AGAIN, PATIENCE, Stage, on, unique};
+use crate::agent::{AGAIN, Stage, TIMEOUT, on, unique};
 use crate::cluster;
 use crate::leader::until;
 use crate::nodes::{make, offering};
@@ -107,7 +107,7 @@ pub async fn events(client: &Client, name: &str, what: &str, keys: &[&str]) {
         notes.sort();
         if notes == expected { Ok(()) } else { Err(notes) }
     };
-    let found = found_async(PATIENCE, AGAIN, found).await;
+    let found = found_async(TIMEOUT, AGAIN, found).await;
     found.unwrap_or_else(|notes| panic!("{expected:?} on {name}, and there is {notes:?}"));
 }
 
@@ -122,7 +122,7 @@ pub async fn ready(client: &Client, name: &str, status: &str) {
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("there");
 }
 
-pub fn look_again(node: &SimNode) {
+pub fn next_checkup(node: &SimNode) {
     node.running.as_ref().expect("it runs").checkups.due();
 }
 
@@ -146,13 +146,13 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     persistent(client, &homeless, &node.name, json!({"csi": csi, "nodeAffinity": null})).await;
     let work = monitor(&stage);
     let pools: Api<DevicePool> = Api::all(client.clone());
-    let is_looked_at = async || {
+    let is_checked = async || {
         let pool = pools.get(&node.name).await.expect("there");
         let listed = pool.spec.persistent_volumes.first()?.clone();
         let found = pool.status?.persistent_volumes.first()?.clone();
         (listed.mount_point && found.mount_point && found.health.is_empty()).then_some(listed)
     };
-    let listed = until("the agent looks at the path, which must be a mount point from now on", is_looked_at).await;
+    let listed = until("the agent looks at the path, which must be a mount point from now on", is_checked).await;
     assert_eq!((listed.name.as_str(), listed.path.as_str(), listed.capacity), (name.as_str(), path, 1 << 30));
     assert_eq!(annotations(client, &name).await, BTreeMap::new());
     // Other tests leave volumes behind.
@@ -160,18 +160,18 @@ async fn a_local_volume_made_by_hand_is_marked_when_its_path_goes_and_not_any_mo
     let before = counts();
 
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Nothing));
-    look_again(&node);
+    next_checkup(&node);
     let first = marked(client, &name, &["NotMountPoint"]).await.expect("a time");
     assert!(first.parse::<Timestamp>().is_ok_and(|time| time <= Timestamp::now()), "{first}");
     events(client, &name, "Mark", &["NotMountPoint"]).await;
     assert_eq!(counts(), [before[0] + 1, before[1]]);
 
     node.host.mounts.set_path_state(Path::new(path), PathState::Absent);
-    look_again(&node);
+    next_checkup(&node);
     assert_eq!(marked(client, &name, &["HostPathNotExist"]).await, Some(first), "the first mark has its time");
     assert_eq!(counts(), [before[0], before[1] + 1]);
     node.host.mounts.set_path_state(Path::new(path), directory(Mounted::Part));
-    look_again(&node);
+    next_checkup(&node);
     marked(client, &name, &[]).await;
     events(client, &name, "Unmark", &["HostPathNotExist", "NotMountPoint"]).await;
     assert_eq!(counts(), before);
@@ -310,7 +310,7 @@ async fn a_marked_volume_that_nobody_has_is_reserved_where_that_is_wanted_until_
     let available = json!({"status": {"phase": "Available"}});
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&available)).await.expect("there");
     let claim = async || api.get(&name).await.expect("there").spec.expect("a spec").claim_ref;
-    let _work = monitor_that(&stage, ReservePolicy::In("space".to_owned()));
+    let _work = monitor_that(&stage, ReservePolicy::In("space".into()));
     let reserved = until("a claim that does not exist", claim).await;
     assert_eq!((reserved.namespace.as_deref(), reserved.uid), (Some("space"), None));
     ready(client, &node, "True").await;
@@ -348,10 +348,67 @@ async fn a_path_that_its_provisioner_always_mounts_must_be_mounted_and_marks_of_
     assert_eq!(has(&block, "FirstMarkTime").await, None);
     // The device behind the link is gone.
     set("/mnt/local-storage/block", PathState::Device { size: None });
-    look_again(&node);
+    next_checkup(&node);
     until("its device is gone", async || has(&block, "HostPathNotExist").await).await;
     set("/mnt/static", directory(Mounted::Whole));
-    look_again(&node);
+    next_checkup(&node);
     until("it is mounted", async || has(&mounts, "NotMountPoint").await.is_none().then_some(())).await;
     assert_eq!(has(&copy, "FirstMarkTime").await, None, "it need not be a mount point");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_filesystem_at_the_path_of_a_bound_volume_is_marked_until_the_first_one_is_back() {
+    let cluster = cluster!(alone);
+    let (stage, _, node) = offering(&cluster.client, 64).await;
+    let client = &stage.client;
+    ready(client, &node.name, "True").await;
+    let (name, path) = (unique("local-pv"), Path::new("/mnt/disks/one"));
+    node.host.mounts.set_path_state(path, directory(Mounted::Whole));
+    let shows = |identity: &str| {
+        node.host.mounts.set_path_identity(path, Some(identity));
+        next_checkup(&node);
+    };
+    shows("fs-first");
+    let claim = json!({"namespace": "default", "name": "data", "uid": "claim-1"});
+    persistent(client, &name, &node.name, json!({"local": {"path": path}, "claimRef": claim})).await;
+    let _work = monitor(&stage);
+    let pools: Api<DevicePool> = Api::all(client.clone());
+    // What must be there, and what the agent says.
+    let is = async |expected: Option<&str>, found: Option<&str>| {
+        let pool = pools.get(&node.name).await.expect("there");
+        let known = pool.status?.persistent_volumes.first()?.identity.clone();
+        let listed = pool.spec.persistent_volumes.first()?.identity.clone();
+        (listed.as_deref() == expected && known.as_deref() == found).then_some(())
+    };
+    until("the agent looks, and does not say which one it is: nobody has it", async || is(None, None).await).await;
+    // It is formatted again; nobody looks before it is bound.
+    node.host.mounts.set_path_identity(path, Some("fs-second"));
+    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    api.patch_status(&name, &PatchParams::default(), &bound).await.expect("there");
+    let second = Some("fs-second");
+    until("the controller remembers what is there now", async || is(second, second).await).await;
+    shows("fs-third");
+    let marks = async |are_there: bool| {
+        let all = annotations(client, &name).await;
+        let has = |key: &str| all.contains_key(key) == are_there;
+        assert!(!all.contains_key("localpool.dev/unusable-since"), "its data is not lost");
+        (has("WrongDevice") && has("FirstMarkTime")).then_some(())
+    };
+    until("it is marked", async || marks(true).await).await;
+    events(client, &name, "Mark", &["WrongDevice"]).await;
+    is(second, Some("fs-third")).await.expect("the first one stays what must be there");
+    shows("fs-second");
+    until("the first one is back", async || marks(false).await).await;
+    events(client, &name, "Unmark", &["WrongDevice"]).await;
+    // Whoever replaces it on purpose says so.
+    shows("fs-third");
+    until("it is marked", async || marks(true).await).await;
+    let mut spec = pools.get(&node.name).await.expect("there").spec;
+    spec.persistent_volumes[0].identity = None;
+    let change = Patch::Merge(json!({"spec": {"persistentVolumes": spec.persistent_volumes}}));
+    pools.patch(&node.name, &PatchParams::default(), &change).await.expect("there");
+    let third = Some("fs-third");
+    until("it is what must be there from now on", async || is(third, third).await).await;
+    until("it is not marked any more", async || marks(false).await).await;
 }

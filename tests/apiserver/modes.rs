@@ -79,9 +79,9 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     assert!(largest(&block).await > 0);
     let wrong = wish(on(&block.name), mount);
     let refused = stage.volumes.create(wrong.clone()).await.expect_err("its set allows Block only");
-    let words =
+    let message =
         format!("node {}: the sets of class {class} that have disks there allow volumeMode Block only", block.name);
-    let told = |refusal: &str| refusal.contains(&words) && refusal.contains(&format!("{} can serve", files.name));
+    let told = |refusal: &str| refusal.contains(&message) && refusal.contains(&format!("{} can serve", files.name));
     assert!(matches!(&refused, Error::Exhausted(refusal) if told(refusal)), "{refused:?}");
     assert!(stage.is_gone(VolumeId::of_name(&wrong.name)).await);
     assert_eq!(largest(&block).await, 0, "it would be chosen again");

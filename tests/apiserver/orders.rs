@@ -196,8 +196,8 @@ async fn the_manifest_of_a_found_volume_gives_it_to_a_claim_whose_name_the_objec
     node.kill().await;
 }
 
-/// Another disk of a node that has a volume of this name as well: it was made by an agent that knew nothing of the first
-/// disk.
+/// Another disk of a node that has a volume of this name as well: it was made by an agent that knew nothing
+/// of the first disk.
 pub async fn copy(node: &SimNode, name: &str, serial: &str) -> (DiskId, Arc<Platter>) {
     let (host, owner) = (FakeHost::default(), Owner { cluster: "sim".to_owned(), node: node.name.as_str().into() });
     host.add_disk("fake9", serial, Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
@@ -207,7 +207,7 @@ pub async fn copy(node: &SimNode, name: &str, serial: &str) -> (DiskId, Arc<Plat
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
         let rule = Rule { layout: Layout::Carved {}, ..rule("set") };
         let mut agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, vec![rule]);
-        (0..3).for_each(|_| drop(agent.pass().expect("looks")));
+        (0..3).for_each(|_| drop(agent.pass().expect("a pass")));
         let (id, usage, selector) = (VolumeId::of_name(&name), WantedUsage::Block, Selector::default());
         let request =
             CreateRequest { id, name, required: MIB, limit: None, usage, parameters: BTreeMap::new(), selector };

@@ -10,6 +10,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt as _};
+use localpool::operator::Lease;
 use localpool::operator::controller::{LeaderStores, Metrics, ReactionMode, ReactionSettings, Reactor};
 use localpool::volume::DRIVER_NAME;
 use prometheus::Registry;
@@ -25,14 +26,32 @@ use crate::leader::until;
 use crate::stateful::{CLAIM, POD, Scene, object};
 
 /// A reactor at work.
-struct React {
+pub struct React {
     task: JoinHandle<()>,
-    writes: Arc<Writes>,
+    pub writes: Arc<Writes>,
     metrics: Metrics,
 }
 
 impl React {
-    /// How many are under way, whether it is said since when, how many nodes are bad, and whether it says that it is on.
+    /// It leads by this Lease, whether that is there or not, and leaves there so often what it has watched. It
+    /// watches for a second itself.
+    pub fn begins(
+        scene: &Scene,
+        settings: ReactionSettings,
+        leave: Duration,
+        lease: Lease,
+        writes: Arc<Writes>,
+    ) -> Self {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        let client = writes.client(&scene.once);
+        let own = LeaderStores::watch(&scene.stage.client);
+        let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics.clone(), settings, lease);
+        let reactor = reactor.with_pace(PACE).with_handover(leave, SignedDuration::from_secs(1));
+        Self { task: tokio::spawn(reactor.run()), writes, metrics }
+    }
+
+    /// How many are under way, whether it is said since when, how many nodes are bad, and whether it
+    /// says that it is on.
     fn counts(&self) -> (i64, bool, i64, i64) {
         let reaction = &self.metrics.reaction;
         let mode = reaction.mode.with_label_values(&["On"]).get();
@@ -50,8 +69,9 @@ impl Drop for React {
     }
 }
 
-/// What a reactor wrote, but for Events and conditions.
-struct Writes {
+/// What a reactor wrote of some kinds.
+pub struct Writes {
+    kinds: &'static [&'static str],
     done: Mutex<Vec<String>>,
     /// How many are sent; the next one waits before, or the last one never gets its answer.
     most: AtomicUsize,
@@ -61,18 +81,23 @@ struct Writes {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Stop {
+pub enum Stop {
     BeforeTheNext,
     BeforeTheAnswer,
 }
 
 impl Writes {
-    fn new(most: usize, stop: Stop) -> Arc<Self> {
-        let (held, is_open) = (watch::Sender::new(false), watch::Sender::new(false));
-        Arc::new(Self { done: Mutex::default(), most: AtomicUsize::new(most), stop, held, is_open })
+    /// Of all but Events, conditions and Leases.
+    pub fn new(most: usize, stop: Stop) -> Arc<Self> {
+        Self::of(&["persistentvolumeclaims", "persistentvolumes", "eviction", "pods"], most, stop)
     }
 
-    fn done(&self) -> Vec<String> {
+    pub fn of(kinds: &'static [&'static str], most: usize, stop: Stop) -> Arc<Self> {
+        let (held, is_open) = (watch::Sender::new(false), watch::Sender::new(false));
+        Arc::new(Self { kinds, done: Mutex::default(), most: AtomicUsize::new(most), stop, held, is_open })
+    }
+
+    pub fn done(&self) -> Vec<String> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -81,7 +106,7 @@ impl Writes {
         let service = service_fn(move |request: Request<Body>| {
             let (client, writes) = (client.clone(), Arc::clone(&writes));
             async move {
-                let Some(what) = what(&request) else { return client.send(request).await };
+                let Some(what) = what(&request, writes.kinds) else { return client.send(request).await };
                 let is_last = writes.done().len() + 1 >= writes.most.load(Ordering::SeqCst);
                 if writes.done().len() >= writes.most.load(Ordering::SeqCst) {
                     writes.hold().await;
@@ -105,32 +130,32 @@ impl Writes {
         let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
     }
 
-    fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         *self.held.borrow()
     }
 
-    async fn is_held(&self) {
+    pub async fn is_held(&self) {
         let mut held = self.held.subscribe();
-        let waited = tokio::time::timeout(crate::agent::PATIENCE, held.wait_for(|held| *held)).await;
+        let waited = tokio::time::timeout(crate::agent::TIMEOUT, held.wait_for(|held| *held)).await;
         waited.unwrap_or_else(|_| panic!("no more than {:?}", self.done())).expect("it is ours");
     }
 
-    fn go_on(&self) {
+    pub fn go_on(&self) {
         self.most.store(usize::MAX, Ordering::SeqCst);
         self.is_open.send_replace(true);
     }
 }
 
 /// The name of a write that counts.
-fn what(request: &Request<Body>) -> Option<String> {
+fn what(request: &Request<Body>, kinds: &[&str]) -> Option<String> {
     let path = request.uri().path();
     let is_dry = request.uri().query().is_some_and(|query| query.contains("dryRun"));
-    let kind = ["persistentvolumeclaims", "persistentvolumes", "eviction", "pods"];
-    let kind = kind.into_iter().find(|kind| path.split('/').any(|part| part == *kind))?;
+    let kind = kinds.iter().find(|kind| path.split('/').any(|part| part == **kind))?;
     let writes = [Method::POST, Method::PATCH, Method::DELETE, Method::PUT];
     (writes.contains(request.method()) && !is_dry).then(|| format!("{} {kind}", request.method()))
 }
 
+pub const PACE: Duration = Duration::from_millis(200);
 const BEGIN: &str = "PATCH persistentvolumes";
 const DELETE_CLAIM: &str = "DELETE persistentvolumeclaims";
 const EVICT: &str = "POST eviction";
@@ -141,19 +166,13 @@ fn react(scene: &Scene, mode: ReactionMode) -> React {
 }
 
 fn react_with(scene: &Scene, mode: ReactionMode, writes: Arc<Writes>) -> React {
-    let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-    let client = writes.client(&scene.once);
-    let own = LeaderStores::watch(&scene.stage.client);
-    let settings = ReactionSettings {
-        mode,
-        recover_after: SignedDuration::from_secs(1),
-        at_once: 1,
-        per_hour: 100,
-        max_bad_nodes: 100,
-    };
-    let reactor = Reactor::new(client, scene.stage.caches.clone(), own, metrics.clone(), settings, "test");
-    let reactor = reactor.with_pace(Duration::from_millis(200));
-    React { task: tokio::spawn(reactor.run()), writes, metrics }
+    let lease = Lease { namespace: scene.namespace.clone(), name: "none".to_owned(), identity: "test".to_owned() };
+    let interval = SignedDuration::from_secs(1);
+    React::begins(scene, settings(mode, interval), PACE, lease, writes)
+}
+
+pub fn settings(mode: ReactionMode, recover_after: SignedDuration) -> ReactionSettings {
+    ReactionSettings { mode, recover_after, at_once: 1, per_hour: 100, max_bad_nodes: 100 }
 }
 
 /// Waits for the condition Reaction of the lost volume.
@@ -175,14 +194,14 @@ async fn told(client: &Client, name: &str, reason: &str, word: &str) {
     until(&format!("{reason} {word} about {name}"), found).await;
 }
 
-async fn until_some(look: impl AsyncFn() -> Option<()>) {
-    while look().await.is_none() {
+async fn until_some(poll: impl AsyncFn() -> Option<()>) {
+    while poll().await.is_none() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Several passes.
-async fn a_while() {
+pub async fn a_while() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
@@ -206,7 +225,7 @@ async fn is_cancelled(scene: &Scene) -> Option<()> {
     Some(())
 }
 
-async fn clean(scene: &Scene) {
+pub async fn clean(scene: &Scene) {
     for name in &scene.volumes {
         let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         let _ = scene.persistent().patch(name, &PatchParams::default(), &unprotected).await;
@@ -227,7 +246,7 @@ async fn a_controller_killed_between_any_two_steps_resumes() {
             let writes = Writes::new(1, stop);
             let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
             let goes_on = async || if writes.holds() { Some(()) } else { is_whole(&scene, &first).await };
-            if tokio::time::timeout(crate::agent::PATIENCE, until_some(goes_on)).await.is_err() {
+            if tokio::time::timeout(crate::agent::TIMEOUT, until_some(goes_on)).await.is_err() {
                 let (state, condition, claim) = (scene.state().await, scene.condition().await, scene.claim().await);
                 panic!("after {all:?} and {:?} it is stuck: {state:?}, {condition:?}, {claim:?}", writes.done());
             }
@@ -285,6 +304,26 @@ async fn a_disk_dies_under_a_set_and_everybody_is_told_each_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_agent_that_runs_now_has_not_found_itself_moves_nothing_before_it_has() {
+    let cluster = cluster!(alone);
+    let scene = Arc::new(Scene::new(&cluster).await);
+    let (first, _) = scene.claim().await.expect("there");
+    let _others = scene.others();
+    scene.agent_again("next").await;
+    let reactor = react(&scene, ReactionMode::On);
+    // The volume has said for months that it is lost.
+    reports(&scene, "NobodyKnows").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), [""; 0]);
+    scene.confirm("one that is not there").await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), [""; 0]);
+    scene.confirm("next").await;
+    until("it is whole", async || is_whole(&scene, &first).await).await;
+    clean(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_more_volumes_are_under_way_than_may_be_at_once() {
     let cluster = cluster!(alone);
     let scenes = [Arc::new(Scene::new(&cluster).await), Arc::new(Scene::new(&cluster).await)];
@@ -314,7 +353,7 @@ async fn no_more_volumes_are_under_way_than_may_be_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_made_anew_under_its_name_is_not_deleted() {
+async fn a_claim_made_again_under_its_name_is_not_deleted() {
     let cluster = cluster!(alone);
     let scene = Scene::new(&cluster).await;
     let writes = Writes::new(1, Stop::BeforeTheNext);
@@ -327,11 +366,11 @@ async fn a_claim_made_anew_under_its_name_is_not_deleted() {
     let claim = json!({"metadata": {"name": CLAIM}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "other",
     }});
-    let anew = scene.claims().create(&PostParams::default(), &object(claim)).await.expect("a new one");
+    let second = scene.claims().create(&PostParams::default(), &object(claim)).await.expect("a new one");
     writes.go_on();
     reports(&scene, "WaitsForBinding").await;
     a_while().await;
-    assert_eq!(scene.claim().await, Some((anew.uid().expect("one"), false)));
+    assert_eq!(scene.claim().await, Some((second.uid().expect("one"), false)));
     assert_eq!(reactor.writes.done(), [BEGIN], "neither claim nor pod is touched");
     drop(reactor);
     // Without a record, the claimRef says whose the volume is.
@@ -344,7 +383,7 @@ async fn a_claim_made_anew_under_its_name_is_not_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_made_anew_under_its_name_by_somebody_else_is_not_evicted() {
+async fn a_pod_made_again_under_its_name_by_somebody_else_is_not_evicted() {
     let cluster = cluster!(alone);
     let scene = Scene::new(&cluster).await;
     let writes = Writes::new(2, Stop::BeforeTheNext);

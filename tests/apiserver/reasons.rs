@@ -1,6 +1,6 @@
-//! Each reason that a look finds, on a whole node: it is caused, every object that has room for it tells it, and none any
-//! more after its repair. A new reason of a look needs a cause here. The monitor writes to all objects, so each of these
-//! tests is alone.
+//! Each reason that a checkup finds, on a whole node: it is caused, every object that has room for it tells it, and
+//! none any more after its repair. A new reason of a checkup needs a cause here. The monitor writes to all objects, so
+//! each of these tests is alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use localpool::health::{HealthReason, LossScope, REASONS, ReasonRow, Severity, S
 use localpool::host::fake::FakeHost;
 use localpool::host::{
     ArrayState, DiskReport, DiskWarning, FilesystemState, FsKind, FsUsage, Geometry, Health, Host as _, IoErrors,
-    Mounted, PathState, TargetAccess, WriteCounts,
+    Mounted, PathState, TargetAccess, TargetKind, WriteCounts,
 };
 use localpool::volume::{DRIVER_NAME, VolumeId};
 use localpool_testing::{MIB, found_async};
 use serde_json::json;
 
-use crate::agent::{PATIENCE, Stage, on, unique};
+use crate::agent::{Stage, TIMEOUT, on, unique};
 use crate::cluster;
 use crate::events::{events, events_by_uid};
 use crate::leader::{namespace, until};
-use crate::marks::{annotations, look_again, monitor, persistent, ready};
+use crate::marks::{annotations, monitor, next_checkup, persistent, ready};
 use crate::nodes::{make, object, offering, set};
 use crate::silent::{AgentPod, lead_after};
 use crate::sim::SimNode;
 
 /// A reason, and what has it: a volume that is mounted, alone on its disk; or a path.
-struct Case {
-    row: &'static ReasonRow,
+pub struct Case {
+    pub row: &'static ReasonRow,
     /// The PersistentVolume.
-    name: String,
-    place: Place,
+    pub name: String,
+    pub place: Place,
 }
 
-enum Place {
+pub enum Place {
     Disk { id: VolumeId, disk: String, node: PathBuf, size: u64, target: PathBuf, claim: String },
     Path(PathBuf),
 }
@@ -60,7 +60,7 @@ fn array(lacks: u32) -> Vec<ArrayState> {
 
 impl Case {
     /// Causes it, or repairs it.
-    fn play(&self, host: &FakeHost, is_sick: bool) {
+    pub fn play(&self, host: &FakeHost, is_sick: bool) {
         let mounts = host.mounts();
         let (disk, node, size, target) = match &self.place {
             Place::Disk { disk, node, size, target, .. } => (disk.as_str(), node.as_path(), *size, target.as_path()),
@@ -137,7 +137,7 @@ impl Case {
         }
     }
 
-    fn reason(&self) -> HealthReason {
+    pub fn reason(&self) -> HealthReason {
         HealthReason::from(self.row.word.to_owned())
     }
 
@@ -150,7 +150,7 @@ impl Case {
 
 /// What the objects say of one case.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Shown {
     health: Vec<(String, String)>,
     /// Status and reason of the condition, and the word for people.
     healthy: Option<(String, String, Option<String>)>,
@@ -160,7 +160,7 @@ struct Told {
 }
 
 /// What they must say, and once it was sick.
-fn expected(case: &Case, is_sick: bool) -> Told {
+fn expected(case: &Case, is_sick: bool) -> Shown {
     let row = case.row;
     let word = |word: &str| word.to_owned();
     let mut marks = BTreeSet::new();
@@ -182,7 +182,7 @@ fn expected(case: &Case, is_sick: bool) -> Told {
         events.push(word("VolumeRecovered x1"));
     }
     events.sort();
-    Told {
+    Shown {
         health: is_sick.then(|| (word(row.word), word(row.severity.word()))).into_iter().collect(),
         healthy: is_volume.then(|| (word(healthy.0), word(healthy.1), Some(word(state)))),
         marks,
@@ -200,7 +200,7 @@ fn condition<'c>(all: &'c [Condition], kind: &str) -> Option<&'c Condition> {
 }
 
 /// What all objects say of each case.
-async fn told(stage: &Stage, node: &str, cases: &[Case]) -> Vec<Told> {
+async fn told(stage: &Stage, node: &str, cases: &[Case]) -> Vec<Shown> {
     let (events, status) = (events_by_uid(stage).await, pool(stage, node).await.1);
     let one = async |case: &Case| {
         let marks = annotations(&stage.client, &case.name).await.into_keys().collect();
@@ -210,34 +210,34 @@ async fn told(stage: &Stage, node: &str, cases: &[Case]) -> Vec<Told> {
                 let healthy = condition(&status.conditions, "Healthy");
                 let healthy = healthy.map(|healthy| (healthy.status.clone(), healthy.reason.clone(), status.state));
                 let events = events.get(claim).into_iter().flatten().map(|(event, _)| event.clone()).collect();
-                Told { health: words(&status.health), healthy, marks, events }
+                Shown { health: words(&status.health), healthy, marks, events }
             }
             Place::Path(_) => {
                 let found = status.persistent_volumes.iter().find(|found| found.name == case.name);
                 let health = found.map(|found| words(&found.health)).unwrap_or_default();
-                Told { health, healthy: None, marks, events: Vec::new() }
+                Shown { health, healthy: None, marks, events: Vec::new() }
             }
         }
     };
     futures::future::join_all(cases.iter().map(one)).await
 }
 
-async fn pool(stage: &Stage, node: &str) -> (String, DevicePoolStatus) {
+pub async fn pool(stage: &Stage, node: &str) -> (String, DevicePoolStatus) {
     let pool = Api::<DevicePool>::all(stage.client.clone()).get(node).await.expect("there");
     (pool.uid().expect("stored"), pool.status.unwrap_or_default())
 }
 
-/// Waits until all objects say what they must, while the clock of the machine goes on and its agent looks again.
-async fn all_tell(stage: &Stage, node: &SimNode, cases: &[Case], is_sick: bool) {
+/// Waits until all objects say what they must, while the clock of the machine goes on and its agent does checkups.
+pub async fn all_tell(stage: &Stage, node: &SimNode, cases: &[Case], is_sick: bool) {
     let mut tick = 0;
-    let mut look = async || {
+    let mut poll = async || {
         tick += 1;
         for case in cases.iter().filter(|_| is_sick) {
             case.rises(&node.host, tick);
         }
         // What comes and goes stays for ten minutes.
         node.host.advance(Duration::from_secs(if is_sick { 60 } else { 601 }));
-        look_again(node);
+        next_checkup(node);
         let mut wrong = Vec::new();
         for (case, found) in cases.iter().zip(told(stage, &node.name, cases).await) {
             let expected = expected(case, is_sick);
@@ -249,19 +249,19 @@ async fn all_tell(stage: &Stage, node: &SimNode, cases: &[Case], is_sick: bool) 
     };
     let mut last = Vec::new();
     let told = async {
-        while let Err(wrong) = look().await {
+        while let Err(wrong) = poll().await {
             last = wrong;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE, told).await;
+    let in_time = tokio::time::timeout(TIMEOUT, told).await;
     in_time.unwrap_or_else(|_| panic!("sick: {is_sick}; {}", last.join("\n")));
 }
 
 /// What the DevicePool says of its disks, and the Events about them.
 async fn pool_tells(stage: &Stage, node: &str, cases: &[Case], is_sick: bool) {
     let sick: Vec<&Case> = cases.iter().filter(|case| is_sick && case.row.subject == Subject::Disk).collect();
-    let look = async || {
+    let poll = async || {
         let (uid, status) = pool(stage, node).await;
         let mut wrong = Vec::new();
         for disk in &status.disks {
@@ -307,19 +307,19 @@ async fn pool_tells(stage: &Stage, node: &str, cases: &[Case], is_sick: bool) {
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     };
-    let told = found_async(PATIENCE, Duration::from_millis(500), look).await;
+    let told = found_async(TIMEOUT, Duration::from_millis(500), poll).await;
     told.unwrap_or_else(|wrong| panic!("sick: {is_sick}; {}", wrong.join("\n")));
 }
 
 /// The reasons of paths, and those of volumes and their disks.
 fn rows() -> [Vec<&'static ReasonRow>; 2] {
-    let looks = REASONS.iter().filter(|row| row.source == Source::Look);
-    let (paths, volumes) = looks.partition(|row| row.subject == Subject::PersistentVolume);
+    let of_checkups = REASONS.iter().filter(|row| row.source == Source::Checkup);
+    let (paths, volumes) = of_checkups.partition(|row| row.subject == Subject::PersistentVolume);
     [paths, volumes]
 }
 
 /// A path, or a disk with a mounted volume, for each reason; all are well.
-async fn cases(stage: &Stage, label: &str, node: &SimNode) -> Vec<Case> {
+pub async fn cases(stage: &Stage, label: &str, node: &SimNode) -> Vec<Case> {
     let [paths, volumes] = rows();
     let names: Vec<String> = volumes.iter().map(|_| unique("pvc")).collect();
     let making = names.iter().map(|name| make(stage, label, name, on(&node.name), 32));
@@ -333,6 +333,7 @@ async fn cases(stage: &Stage, label: &str, node: &SimNode) -> Vec<Case> {
         let target = PathBuf::from(format!("/pods/{name}"));
         node.host.filesystems().make(FsKind::Ext4, &view.node, id.uuid()).expect("a filesystem");
         node.host.mounts().mount(&view.node, &target, FsKind::Ext4, &[]).expect("mounted");
+        node.host.mounts().make_target(&target, TargetKind::Directory).expect("made");
         node.board.mounted(id, &target, node.board.unmounts());
         let claim = unique("uid");
         let spec = json!({
@@ -364,7 +365,7 @@ async fn cases(stage: &Stage, label: &str, node: &SimNode) -> Vec<Case> {
 }
 
 /// Waits until the agent has looked at each disk and path while it was well.
-async fn all_are_looked_at(stage: &Stage, node: &SimNode, paths: usize) {
+async fn all_are_checked(stage: &Stage, node: &SimNode, paths: usize) {
     until("all are looked at", async || {
         let status = pool(stage, &node.name).await.1;
         let found = status.persistent_volumes.iter().filter(|found| found.health.is_empty()).count();
@@ -375,30 +376,14 @@ async fn all_are_looked_at(stage: &Stage, node: &SimNode, paths: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_reason_that_a_look_finds_is_told_by_all_objects_until_its_repair() {
+async fn each_reason_that_a_checkup_finds_is_told_by_all_objects_until_its_repair() {
     let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;
-    let (label, host) = (unique("sim"), FakeHost::default());
-    set(&stage.client, &label).await;
-    let volumes = rows()[1].len();
-    // Disks of which none has room for two volumes.
-    for number in 0..volumes {
-        // NVMe disks are asked at each checkup.
-        let name = format!("nvme{number}n1");
-        host.add_disk(&name, &unique("SERIAL"), Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true });
-        host.set_report(&name, well());
-        host.set_io_errors(&name, IoErrors::default());
-        host.set_writes(&name, WriteCounts { under_way: 0, counted: 5 });
-    }
-    let mut node = SimNode::of(&stage.client, &unique("sim"), json!({"sim": label}), host).await;
-    ready(&stage.client, &node.name, "True").await;
-    let has_all = |status: &DevicePoolStatus| status.disks.len() == volumes;
-    let known = |pool: &DevicePool| pool.status.as_ref().is_some_and(has_all);
-    stage.known(|caches| caches.pools.get(&node.name).is_some_and(|pool| known(&pool))).await;
+    let (label, mut node) = well_node(&stage).await;
     let _monitor = monitor(&stage);
     let cases = cases(&stage, &label, &node).await;
     let paths = cases.iter().filter(|case| matches!(case.place, Place::Path(_))).count();
-    all_are_looked_at(&stage, &node, paths).await;
+    all_are_checked(&stage, &node, paths).await;
 
     for case in &cases {
         case.play(&node.host, true);
@@ -411,6 +396,27 @@ async fn each_reason_that_a_look_finds_is_told_by_all_objects_until_its_repair()
     all_tell(&stage, &node, &cases, false).await;
     pool_tells(&stage, &node.name, &cases, false).await;
     node.kill().await;
+}
+
+/// A node with a disk for each reason, of which none has room for two volumes, and the label of its set.
+pub async fn well_node(stage: &Stage) -> (String, SimNode) {
+    let (label, host) = (unique("sim"), FakeHost::default());
+    set(&stage.client, &label).await;
+    let volumes = rows()[1].len();
+    for number in 0..volumes {
+        // NVMe disks are asked at each checkup.
+        let name = format!("nvme{number}n1");
+        host.add_disk(&name, &unique("SERIAL"), Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true });
+        host.set_report(&name, well());
+        host.set_io_errors(&name, IoErrors::default());
+        host.set_writes(&name, WriteCounts { under_way: 0, counted: 5 });
+    }
+    let node = SimNode::of(&stage.client, &unique("sim"), json!({"sim": label}), host).await;
+    ready(&stage.client, &node.name, "True").await;
+    let has_all = |status: &DevicePoolStatus| status.disks.len() == volumes;
+    let known = |pool: &DevicePool| pool.status.as_ref().is_some_and(has_all);
+    stage.known(|caches| caches.pools.get(&node.name).is_some_and(|pool| known(&pool))).await;
+    (label, node)
 }
 
 #[tokio::test(flavor = "multi_thread")]

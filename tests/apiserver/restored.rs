@@ -13,9 +13,11 @@ use localpool::volume::{Error, VolumeId, Volumes as _};
 use localpool_testing::MIB;
 use serde_json::json;
 
-use crate::agent::{PATIENCE, on, unique};
+use crate::agent::{TIMEOUT, on, unique};
 use crate::cluster;
+use crate::leader::until;
 use crate::nodes::{make, object, offering, offers, phase};
+use crate::sim::SimNode;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejected_and_its_deletion_waits_for_the_disk()
@@ -124,8 +126,38 @@ async fn a_label_that_has_lost_its_description_of_a_volume_gets_it_again_from_th
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, described).await.expect("the object says what it is");
+    tokio::time::timeout(TIMEOUT, described).await.expect("the object says what it is");
     assert_eq!(node.pool().usable(id).expect("usable"), before);
     stage.volumes.delete(id).await.expect("as any other");
     node.kill().await;
+}
+
+/// The backup is from before a claim had its volume, and after it the claim waits for another node: nothing of the
+/// first volume is given to anybody, and a person has it when the second one is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_asks_again_after_a_restore_gets_an_empty_volume_and_its_first_one_is_found_with_its_data() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut first) = offering(&cluster.client, 512).await;
+    let pvc = unique("pvc");
+    let id = VolumeId::of_name(&pvc);
+    make(&stage, &label, &pvc, on(&first.name), 10).await.expect("made");
+    let made = object(&stage, id, |object| phase(object) == Phase::Ready).await;
+    first.kill().await;
+    stage.lose(&made).await;
+
+    let mut second = SimNode::start(&stage, &unique("sim"), &label, 512).await;
+    offers(&stage, &second.name, 500).await;
+    make(&stage, &label, &pvc, on(&second.name), 10).await.expect("it waits for this node now");
+    first.run(&stage.client);
+    until("its agent has looked", async || first.pool().volume(id).ok()).await;
+    offers(&stage, &first.name, 400).await;
+    let kept = object(&stage, id, |object| phase(object) == Phase::Ready).await;
+    assert_eq!(kept.spec.node.as_str(), second.name, "the object is that of the second one");
+
+    stage.volumes.delete(id).await.expect("deleted");
+    let found = object(&stage, id, |object| phase(object) == Phase::Found).await;
+    assert_eq!(found.spec.node.as_str(), first.name);
+    assert!(second.pool().volume(id).is_err() && first.pool().volume(id).is_ok());
+    first.kill().await;
+    second.kill().await;
 }

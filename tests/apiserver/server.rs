@@ -1,34 +1,29 @@
-//! An etcd and an API server for the tests alone: on a socket and a port of their own, in a folder of their own. All of
-//! it is removed with the last test that uses it, and with the test process, however that ends.
+//! An etcd and an API server for the tests alone: on a socket and a port of their own, in a folder of their own. What
+//! tests share stays until their process ends, as between two that use it there may be others. All of it goes with that
+//! process, however it ends.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use localpool::operator::crds::{self, Ownership};
 use localpool_testing::apiserver::{ControlPlane, TOKEN};
-use localpool_testing::{found_async, skipped};
+use localpool_testing::{Folder, found_async, skipped};
 
 const PROGRAM: &str = "LOCALPOOL_CLUSTER_BIN";
-const FOLDER: &str = "localpool-apiserver-";
-const START: Duration = Duration::from_secs(90);
+pub const FOLDER: &str = "localpool-apiserver-";
+const START: Duration = Duration::from_secs(180);
 
 pub struct Server {
-    folder: PathBuf,
-    port: u16,
-    /// Ends the processes when it is dropped.
-    stop: Option<mpsc::Sender<()>>,
-    agent_handle: Option<JoinHandle<()>>,
+    plane: ControlPlane,
 }
 
-static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+static SHARED: OnceLock<Arc<Server>> = OnceLock::new();
 /// The servers of the tests that run alone: the leader writes to all objects, those of other tests too.
 static LONE: Mutex<Lone> = Mutex::new(Lone { idle: Vec::new(), taken: 0 });
 static LONE_IS_FREE: Condvar = Condvar::new();
@@ -65,15 +60,8 @@ pub struct Cluster {
 /// A cluster that other tests use at the same time.
 pub async fn shared() -> Option<Cluster> {
     let program = program()?;
-    let server = {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let server = Arc::new(Server::start(&program));
-            *shared = Arc::downgrade(&server);
-            server
-        })
-    };
-    Some(with(server, None).await)
+    let server = SHARED.get_or_init(|| Arc::new(Server::start(&program)));
+    Some(with(Arc::clone(server), None).await)
 }
 
 /// One that no other test uses at the same time.
@@ -118,15 +106,12 @@ impl Drop for Turn {
         let mut lone = LONE.lock().unwrap_or_else(PoisonError::into_inner);
         lone.taken -= 1;
         lone.idle.extend(self.server.take());
-        // The last one: nobody else is there to end them.
-        let ended = if lone.taken == 0 { std::mem::take(&mut lone.idle) } else { Vec::new() };
         drop(lone);
         LONE_IS_FREE.notify_one();
-        drop(ended);
     }
 }
 
-fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     let program = std::env::var_os(PROGRAM).map(PathBuf::from);
     if program.is_none() {
         skipped(&format!("needs an API server: {PROGRAM}=target/cluster/bin/localpool-cluster (make cluster-up)"));
@@ -135,39 +120,24 @@ fn program() -> Option<PathBuf> {
 }
 
 async fn ready(client: &Client) {
-    let look = async || {
+    let poll = async || {
         let request = axum::http::Request::get("/readyz").body(Vec::new()).expect("a request");
         client.request_text(request).await
     };
-    let answer = found_async(START, Duration::from_millis(200), look).await;
+    let answer = found_async(START, Duration::from_millis(200), poll).await;
     answer.unwrap_or_else(|error| panic!("the API server is not ready: {error}"));
 }
 
 impl Server {
-    fn start(program: &Path) -> Self {
-        let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
-        sweep(&base);
-        let prefix = format!("{FOLDER}{}-", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(base).expect("a folder").keep();
+    /// It is not ready yet.
+    pub fn start(program: &Path) -> Self {
         let program = fs::canonicalize(program).expect("LOCALPOOL_CLUSTER_BIN is a file");
-        for name in ["etcd", "kube-apiserver"] {
-            symlink(&program, folder.join(name)).expect("a link");
+        let folder = Folder::new(FOLDER);
+        let [etcd, apiserver] = ["etcd", "kube-apiserver"].map(|name| folder.path().join(name));
+        for link in [&etcd, &apiserver] {
+            symlink(&program, link).expect("a link");
         }
-        let (stop, stopped) = mpsc::channel();
-        let (began, beginning) = mpsc::channel();
-        // The kernel ends the processes with the thread that started them, so also if the tests are killed.
-        let agent_handle = {
-            let folder = folder.clone();
-            std::thread::spawn(move || {
-                let plane = ControlPlane::start(&folder, &folder.join("etcd"), &folder.join("kube-apiserver"));
-                began.send(plane.port).expect("somebody waits");
-                let _ = stopped.recv();
-                drop(plane);
-                fs::remove_dir_all(&folder).expect("the folder is ours");
-            })
-        };
-        let port = beginning.recv().expect("etcd and the API server start");
-        Self { folder, port, stop: Some(stop), agent_handle: Some(agent_handle) }
+        Self { plane: ControlPlane::start(folder, &etcd, &apiserver) }
     }
 
     pub async fn client(&self) -> Client {
@@ -186,6 +156,10 @@ impl Server {
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("ours")
     }
 
+    pub fn url(&self) -> String {
+        self.plane.url()
+    }
+
     /// The file of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig_with(&format!("token: {TOKEN}"))
@@ -194,18 +168,18 @@ impl Server {
     /// The file of a user with these credentials.
     pub fn kubeconfig_with(&self, proof: &str) -> PathBuf {
         let name: String = proof.chars().filter(char::is_ascii_alphanumeric).collect();
-        let path = self.folder.join(format!("kubeconfig-{name}"));
+        let path = self.plane.folder().join(format!("kubeconfig-{name}"));
         if !path.is_file() {
-            let port = self.port;
+            let url = self.url();
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
-                 clusters: [{{name: it, cluster: {{server: 'https://127.0.0.1:{port}', insecure-skip-tls-verify: true}}}}]\n\
+                 clusters: [{{name: it, cluster: {{server: '{url}', insecure-skip-tls-verify: true}}}}]\n\
                  users: [{{name: it, user: {{{proof}}}}}]\n\
                  contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
             );
             // Whole or not at all: other tests read it, too.
             static NEXT: AtomicU32 = AtomicU32::new(0);
-            let aside = self.folder.join(format!("kubeconfig-new-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+            let aside = self.plane.folder().join(format!("kubeconfig-new-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
             fs::write(&aside, text).expect("the folder is ours");
             fs::rename(&aside, &path).expect("the folder is ours");
         }
@@ -219,28 +193,6 @@ impl Server {
 
     /// A path for one test.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(agent_handle) = self.agent_handle.take() {
-            let ended = agent_handle.join();
-            assert!(ended.is_ok() || std::thread::panicking(), "etcd and the API server did not end");
-        }
-    }
-}
-
-/// Removes what killed tests left behind.
-fn sweep(base: &Path) {
-    for entry in fs::read_dir(base).expect("readable").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(FOLDER) else { continue };
-        let process = rest.split('-').next().unwrap_or_default().to_owned();
-        if !Path::new("/proc").join(&process).exists() && !process.is_empty() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
+        self.plane.folder().join(name)
     }
 }

@@ -8,15 +8,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use localpool::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
+use localpool::agent::{AgentHandle, BenchmarkPace, Checkup, CheckupHandle, DiskBenchmarker, Reconciler, TargetThread};
 use localpool::device::Owner;
 use localpool::health::Board;
 use localpool::host::{Host, fake::FakeHost};
-use localpool::operator::node::{NodeOperator, PassSummary, Questions, Writes, ask_own, ask_promises, of_this_cluster};
+use localpool::operator::agent::{
+    NodeOperator, PassSummary, Questions, Writes, ask_promises, ask_volumes, of_this_cluster,
+};
 use localpool::pool::{Pool, Workers};
 use localpool::volume::VolumeLocks;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// A node of the cluster: its machine outlives its agent.
@@ -28,7 +30,9 @@ pub struct SimNode {
     /// Its clock, which its agent only uses for the age of a request for a volume.
     pub clock: fn() -> Timestamp,
     /// How long its agent waits for an answer of the controller.
-    pub patience: Duration,
+    pub timeout: Duration,
+    /// How long its agent watches a disk before it measures it, and waits for it to be idle.
+    pub pace: BenchmarkPace,
     /// Held while a call handles a volume; they belong to the process.
     pub locks: VolumeLocks,
     /// What its agent has found, and where volumes are mounted for kubelet. It belongs to the process, too.
@@ -42,6 +46,11 @@ pub struct Running {
     pub agent_handle: AgentHandle,
     thread: std::thread::JoinHandle<()>,
     pub checkups: CheckupHandle,
+    targets: TargetThread,
+    target_thread: std::thread::JoinHandle<()>,
+    /// What it has written.
+    #[allow(dead_code, reason = "no check of the cluster tier counts it")]
+    pub writes: Arc<Writes>,
     pool: Arc<Pool>,
 }
 
@@ -57,7 +66,12 @@ impl SimNode {
             host: Arc::new(host),
             cluster: None,
             clock: Timestamp::now,
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
+            pace: BenchmarkPace {
+                watch: Duration::from_millis(50),
+                again: Duration::from_millis(100),
+                timeout: Duration::from_secs(600),
+            },
             locks: VolumeLocks::default(),
             board: Board::default(),
             running: None,
@@ -73,17 +87,21 @@ impl SimNode {
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
-        let agent = agent.asking_for_own(ask_own(client.clone(), self.name.as_str().into(), runtime.clone()));
-        let questions = Questions::with_patience(client.clone(), self.name.as_str().into(), self.patience);
+        let agent = agent.asking_for_volumes(ask_volumes(client.clone(), self.name.as_str().into(), runtime.clone()));
+        let questions = Questions::with_timeout(client.clone(), self.name.as_str().into(), self.timeout);
         let mut ask = ask_promises(questions.clone(), runtime.clone());
         if self.cluster.is_some() {
             ask = of_this_cluster(client.clone(), cluster, runtime, ask);
         }
-        let agent = agent.asking_elsewhere(ask);
+        let agent = agent.asking_promises(ask);
         self.board = Board::default();
-        let (board, (tell, health_changed)) = (self.board.clone(), watch::channel(0_u64));
+        let (board, (tell, health_changes)) = (self.board.clone(), mpsc::unbounded_channel());
+        let agent = agent.attending(board.filesystems());
         let checkup = Checkup::new(Arc::clone(&self.host) as _, Arc::clone(&pool), board.clone(), agent.reports());
-        let (checkups, _) = CheckupHandle::start(checkup, Vec::new(), move || tell.send_modify(|count| *count += 1));
+        let (checkups, _) = CheckupHandle::start(checkup, Vec::new(), move |change| drop(tell.send(change)));
+        let recalled = checkups.clone();
+        let (targets, target_thread) =
+            TargetThread::start(Arc::clone(&self.host) as _, board.clone(), move || recalled.due());
         let (see, seen) = watch::channel(None);
         let after_pass = checkups.clone();
         let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), None, move |pass| {
@@ -93,20 +111,29 @@ impl SimNode {
         let writes = Arc::new(Writes::default());
         self.locks = VolumeLocks::default();
         let (handle, locks) = (agent_handle.clone(), self.locks.clone());
-        let (operator, inbox) = NodeOperator::new(client.clone(), questions, Arc::clone(&pool), handle, locks, writes);
-        let operator = operator.by_clock(self.clock).with_health(board, health_changed, checkups.clone());
-        let operator = tokio::spawn(operator.run(inbox, seen));
-        self.running = Some(Running { operator, agent_handle, thread, checkups, pool });
+        let (operator, inbox) =
+            NodeOperator::new(client.clone(), questions, Arc::clone(&pool), handle, locks, Arc::clone(&writes));
+        let benchmarker = DiskBenchmarker::new(Arc::clone(&self.host) as _, Arc::clone(&pool), board.clone());
+        let benchmarker = benchmarker.with_pace(self.pace);
+        let operator = operator.by_clock(self.clock).with_health(board, checkups.clone()).with_benchmarker(benchmarker);
+        let operator = tokio::spawn(operator.run(inbox, seen, health_changes));
+        self.running = Some(Running { operator, agent_handle, thread, checkups, targets, target_thread, writes, pool });
     }
 
     pub async fn kill(&mut self) {
-        let Some(Running { operator, agent_handle, thread, checkups, pool }) = self.running.take() else { return };
+        let Some(Running { operator, agent_handle, thread, checkups, targets, target_thread, writes: _, pool }) =
+            self.running.take()
+        else {
+            return;
+        };
         operator.abort();
         let _ = operator.await;
         checkups.stop();
+        targets.stop();
         agent_handle.stop();
         drop(pool);
-        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends").expect("no bug");
+        let ended = move || thread.join().and(target_thread.join());
+        tokio::task::spawn_blocking(ended).await.expect("it ends").expect("no bug");
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -120,6 +147,7 @@ impl Drop for SimNode {
         if let Some(running) = &self.running {
             running.operator.abort();
             running.checkups.stop();
+            running.targets.stop();
             running.agent_handle.stop();
         }
     }

@@ -1,5 +1,5 @@
-//! A StatefulSet of three with a lost volume, on a real API server, and a test that plays everybody else: the StatefulSet
-//! controller, kubelet, the scheduler, and the controller that protects claims.
+//! A StatefulSet of three with a lost volume, on a real API server, and a test that plays everybody else: the
+//! StatefulSet controller, kubelet, the scheduler, and the controller that protects claims.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{Stage, unique};
+use crate::agent::{PLAYED, Stage, unique};
 use crate::server::Cluster;
 
 const CLASS: &str = "reacting";
@@ -199,6 +199,22 @@ impl Scene {
         pools.patch_status(node, &PatchParams::default(), &status).await.expect("there");
     }
 
+    /// Another process of the agent of the lost volume's node has begun, and has written this.
+    pub async fn agent_again(&self, process: &str) {
+        let pools: Api<DevicePool> = Api::all(self.client());
+        let status = Patch::Merge(json!({"status": {"agent": process}}));
+        pools.patch_status(&self.nodes[1], &PatchParams::default(), &status).await.expect("there");
+    }
+
+    /// It has found the loss of the volume, too.
+    pub async fn confirm(&self, process: &str) {
+        let mut found = health("DiskMissing");
+        found[0]["confirmedBy"] = json!(process);
+        let status = Patch::Merge(json!({"status": {"health": found}}));
+        let name = self.lost.to_string();
+        self.stage.objects.patch_status(&name, &PatchParams::default(), &status).await.expect("there");
+    }
+
     pub async fn annotate(&self, name: &str, annotations: Value) {
         let change = json!({"metadata": {"annotations": annotations}});
         self.persistent().patch(name, &PatchParams::default(), &Patch::Merge(&change)).await.expect("there");
@@ -260,7 +276,7 @@ impl Scene {
         self.stage.known(|stores| stores.volumes.get(&name).is_some_and(|volume| volume.status.is_some())).await;
     }
 
-    /// One look of each of the others at the pod and its claim.
+    /// One read of the pod and its claim by each of the others.
     pub async fn play(&self) {
         let (pod, claim) = (self.pods().get_opt(POD).await.expect("an answer"), self.claims().get_opt(CLAIM).await);
         let claim = claim.expect("an answer");
@@ -324,7 +340,7 @@ impl Drop for Others {
 
 /// What an agent says of a volume.
 fn health(reason: &str) -> Value {
-    json!([{"reason": reason, "severity": "Inaccessible", "message": "it is lost"}])
+    json!([{"reason": reason, "severity": "Inaccessible", "message": "it is lost", "confirmedBy": PLAYED}])
 }
 
 fn claim_spec(volume: Value) -> Value {

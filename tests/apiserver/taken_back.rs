@@ -1,5 +1,5 @@
-//! Orders that a person takes back or changes while the agent's watch does not show it yet: none is carried out as it was,
-//! and none twice.
+//! Orders that a person takes back or changes while the agent's watch does not show it yet: none is carried out as it
+//! was, and none twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ fn is_conflict(object: &PoolVolume) -> bool {
     object.status.iter().flat_map(|status| &status.health).any(|entry| entry.reason == "Conflict")
 }
 
-fn says(object: &PoolVolume, words: &str) -> bool {
-    object.status.as_ref().and_then(|status| status.message.as_ref()).is_some_and(|message| message.contains(words))
+fn says(object: &PoolVolume, text: &str) -> bool {
+    object.status.as_ref().and_then(|status| status.message.as_ref()).is_some_and(|message| message.contains(text))
 }
 
 /// A volume that two disks of a node have, and a third one that is not there yet.

@@ -2,33 +2,23 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client};
-use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume, VolumeReason};
-use localpool::volume::{Error, Volume, VolumeId, Volumes as _};
-use localpool_testing::MIB;
-use serde_json::json;
+use kube::api::DeleteParams;
+use localpool::api::crd::{Phase, PoolVolume, VolumeReason};
+use localpool::volume::{Error, VolumeId};
 
-use crate::agent::{Stage, on, unique, wanted};
+use crate::agent::{Stage, on, unique};
 use crate::cluster;
-use crate::nodes::{offers, set};
+use crate::leader::until;
+use crate::nodes::{bare_set, make, offers, set};
 use crate::sim::SimNode;
 use crate::tap::Tap;
-
-async fn make(stage: &Stage, class: &str, name: &str, node: &str, mib: u64) -> Result<Volume, Error> {
-    let mut wanted = wanted(name, on(node));
-    wanted.required = mib * MIB;
-    wanted.parameters = [("class".to_owned(), class.to_owned())].into();
-    wanted.selector.class = Some(class.to_owned());
-    stage.volumes.create(wanted).await
-}
 
 fn is_in(phase: Phase) -> impl Fn(&PoolVolume) -> bool {
     move |object| object.status.as_ref().is_some_and(|status| status.phase == phase)
 }
 
 /// Passes of the agent, one after the other: each looks at every volume.
-async fn passes(node: &SimNode, count: usize) {
+pub async fn passes(node: &SimNode, count: usize) {
     for _ in 0..count {
         node.pool().nudge();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -46,15 +36,17 @@ async fn a_volume_that_waits_is_come_back_to_once_however_often_it_was_looked_at
     let mut node = SimNode::start_unseen(&tapped, &name, &label, 512).await;
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
-    let id = make(&stage, &label, &pvc, &name, 100).await.expect("there is room").id;
+    let id = make(&stage, &label, &pvc, on(&name), 100).await.expect("there is room").id;
     // No PersistentVolume claims it, although its object says so: the agent asks about it again and again.
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
     stage.named(id, "gone").await;
-    let before = tap.requests();
-    passes(&node, 20).await;
+    for _ in 0..20 {
+        let before = tap.requests();
+        node.pool().nudge();
+        until("a pass asks", async || (tap.requests() > before).then_some(())).await;
+    }
     let asked = settled(&tap).await;
-    assert!(asked > before + 5, "each look asks: {before} to {asked}");
     // By now it was tried so often that the next try is more than a minute away.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(tap.requests(), asked, "somebody came back earlier");
@@ -79,23 +71,9 @@ async fn a_volume_that_another_operation_held_up_is_not_given_up_as_one_that_its
         drop(held);
         node.pool().nudge();
     };
-    let (made, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 100), agent);
+    let (made, ()) = tokio::join!(make(&stage, &label, &pvc, on(&name), 100), agent);
     made.expect("nothing is wrong with its disk");
     node.kill().await;
-}
-
-async fn bare_set(client: &Client, label: &str) {
-    let selected = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
-    let set = json!({
-        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
-        "metadata": {"name": label, "namespace": "default"},
-        "spec": {
-            "storageClassName": label, "nodeSelector": {"nodeSelectorTerms": [selected]},
-            "deviceInclusionSpec": {"minSize": 0}, "layout": "RawDevice",
-        },
-    });
-    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
-    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,17 +89,17 @@ async fn a_node_whose_state_directory_is_full_says_that_and_blames_no_disk() {
     let agent = async {
         let failed = stage.see(id, "given up", is_in(Phase::Failed)).await;
         let status = failed.status.expect("just seen");
-        let words = status.message.unwrap_or_default();
-        assert_eq!(status.reason, Some(VolumeReason::JournalFailed), "{words}");
-        assert!(words.contains("No space left") && !words.contains(": disk "), "{words}");
+        let message = status.message.unwrap_or_default();
+        assert_eq!(status.reason, Some(VolumeReason::JournalFailed), "{message}");
+        assert!(message.contains("No space left") && !message.contains(": disk "), "{message}");
     };
-    let (refused, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 60), agent);
+    let (refused, ()) = tokio::join!(make(&stage, &label, &pvc, on(&name), 60), agent);
     let refused = refused.expect_err("nothing can be written down");
-    assert!(matches!(&refused, Error::Exhausted(words) if words.contains("No space left")), "{refused:?}");
+    assert!(matches!(&refused, Error::Exhausted(message) if message.contains("No space left")), "{refused:?}");
     assert!(stage.is_gone(id).await && node.pool().volumes().is_empty());
 
     node.host.state.set_full(false);
-    make(&stage, &label, &pvc, &name, 60).await.expect("the disk is healthy");
+    make(&stage, &label, &pvc, on(&name), 60).await.expect("the disk is healthy");
     node.kill().await;
 }
 

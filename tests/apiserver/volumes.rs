@@ -40,9 +40,9 @@ async fn a_volume_is_made_by_its_agent_and_found_again_by_the_same_request() {
     let mut other = wanted(&name, on(&node));
     other.usage = WantedUsage::Block;
     let refused = stage.volumes.create(other).await.expect_err("another use");
-    assert!(matches!(&refused, Error::Exists(words) if words.contains("filesystem")), "{refused:?}");
+    assert!(matches!(&refused, Error::Exists(message) if message.contains("filesystem")), "{refused:?}");
     let elsewhere = stage.volumes.create(wanted(&name, on("another"))).await.expect_err("another node");
-    assert!(matches!(&elsewhere, Error::Exists(words) if words.contains(&node)), "{elsewhere:?}");
+    assert!(matches!(&elsewhere, Error::Exists(message) if message.contains(&node)), "{elsewhere:?}");
 }
 
 #[tokio::test]
@@ -79,18 +79,18 @@ async fn a_silent_agent_is_named_after_its_object_was_taken_back() {
     stage.node(&node).await;
     let mut wanted = wanted(&name, on(&node));
     // The last quarter of it is far more than a busy machine needs to withdraw the object.
-    let patience = Duration::from_secs(20);
-    wanted.timeout = patience;
+    let timeout = Duration::from_secs(20);
+    wanted.timeout = timeout;
     // Started before the call, so that it ends before the call's own three quarters do.
-    let mut time_of_agent = pin!(tokio::time::sleep(patience * 3 / 4));
-    let mut call = pin!(tokio::time::timeout(patience, stage.volumes.create(wanted)));
+    let mut time_of_agent = pin!(tokio::time::sleep(timeout * 3 / 4));
+    let mut call = pin!(tokio::time::timeout(timeout, stage.volumes.create(wanted)));
     tokio::select! {
         biased;
         () = &mut time_of_agent => {}
         early = &mut call => panic!("the agent had less than its time: {early:?}"),
     }
     let refused = call.await.expect("the caller has given up").expect_err("nobody answers");
-    assert!(matches!(&refused, Error::Exhausted(words) if words.contains(&node) && words.contains("did not answer")));
+    assert!(matches!(&refused, Error::Exhausted(text) if text.contains(&node) && text.contains("did not answer")));
     assert!(stage.is_gone(VolumeId::of_name(&name)).await);
 }
 
@@ -102,7 +102,8 @@ async fn an_agent_that_is_slow_is_not_given_up_once_it_accepted() {
     stage.node(&node).await;
     let id = VolumeId::of_name(&name);
     let mut asked = wanted(&name, on(&node));
-    asked.timeout = Duration::from_secs(2);
+    // Three quarters of it are far more than a busy machine needs to accept it.
+    asked.timeout = Duration::from_secs(10);
     let agent = async {
         let seen = stage.asked(id).await;
         stage.say(&seen, json!({"phase": "Accepted"})).await.expect("first")
@@ -161,25 +162,11 @@ async fn what_a_stopped_controller_left_is_taken_back_when_the_scheduler_moved_o
     assert_eq!(made.expect("made").node, new);
 }
 
-/// A volume that is Ready on a node of its own.
-async fn ready(stage: &Stage) -> (String, String, VolumeId) {
-    let (node, name) = (unique("n"), unique("pvc"));
-    stage.node(&node).await;
-    let id = VolumeId::of_name(&name);
-    let agent = async {
-        let asked = stage.asked(id).await;
-        stage.make(&asked, 1).await;
-    };
-    let (made, ()) = tokio::join!(stage.volumes.create(wanted(&name, on(&node))), agent);
-    made.expect("made");
-    (node, name, id)
-}
-
 #[tokio::test]
 async fn a_deletion_orders_the_erasure_first_and_ends_when_the_agent_lets_go() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (_, _, id) = ready(&stage).await;
+    let (_, _, id) = stage.ready().await;
     let agent = async {
         let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
         assert_eq!(going.spec.intent, Intent::Delete, "the order stands before the deletion");
@@ -196,7 +183,7 @@ async fn a_deletion_orders_the_erasure_first_and_ends_when_the_agent_lets_go() {
 async fn a_volume_in_use_is_not_deleted_and_its_agents_words_are_told() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (_, _, id) = ready(&stage).await;
+    let (_, _, id) = stage.ready().await;
     let agent = async {
         let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
         let status = json!({"phase": "Deleting", "reason": "InUse", "message": "it is published at /x"});
@@ -204,7 +191,7 @@ async fn a_volume_in_use_is_not_deleted_and_its_agents_words_are_told() {
     };
     let (refused, waiting) = tokio::join!(stage.volumes.delete(id), agent);
     let refused = refused.expect_err("in use");
-    assert!(matches!(&refused, Error::Precondition(words) if words.contains("published at /x")), "{refused:?}");
+    assert!(matches!(&refused, Error::Precondition(message) if message.contains("published at /x")), "{refused:?}");
     assert_eq!(waiting.spec.intent, Intent::Delete, "it goes on by itself when the user lets go");
     let retried = stage.volumes.create(wanted(&waiting.spec.volume_name, on(&waiting.spec.node))).await;
     assert!(matches!(retried, Err(Error::Aborted(_))), "{retried:?}");
@@ -214,7 +201,7 @@ async fn a_volume_in_use_is_not_deleted_and_its_agents_words_are_told() {
 async fn a_volume_is_erased_though_somebody_deleted_its_object_by_hand_meanwhile() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (node, name, id) = ready(&stage).await;
+    let (node, name, id) = stage.ready().await;
     stage.persistent(&name, id, &node).await;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("by hand");
     let by_hand = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
@@ -246,7 +233,7 @@ fn written_again(before: PoolVolume) -> PoolVolume {
 async fn an_object_that_was_just_written_again_from_the_disk_is_erased_not_withdrawn() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (node, name, id) = ready(&stage).await;
+    let (node, name, id) = stage.ready().await;
     stage.persistent(&name, id, &node).await;
     let restored = stage.objects.get(&id.to_string()).await.expect("there");
     stage.let_go(&restored).await;
@@ -267,7 +254,7 @@ async fn an_object_that_is_written_again_while_the_deletion_is_under_way_is_eras
     let cluster = cluster!(shared);
     let (tap, client) = Tap::on_creates("/apis/localpool.dev/v1alpha1/poolvolumes", &cluster.client);
     let stage = Stage::new(&client).await;
-    let (node, name, id) = ready(&stage).await;
+    let (node, name, id) = stage.ready().await;
     stage.persistent(&name, id, &node).await;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("by hand");
     tap.set_open(false);
@@ -311,7 +298,7 @@ async fn a_deletion_that_was_answered_is_not_ordered_again_for_the_same_persiste
     let cluster = cluster!(shared);
     let (posts, client) = Tap::on_creates("/apis/localpool.dev/v1alpha1/poolvolumes", &cluster.client);
     let stage = Stage::new(&client).await;
-    let (node, name, id) = ready(&stage).await;
+    let (node, name, id) = stage.ready().await;
     stage.persistent(&name, id, &node).await;
     stage.persistent_is(&name, "Released").await;
     let erased = async || {
@@ -343,11 +330,11 @@ async fn a_volume_whose_persistent_volume_is_bound_is_deleted_for_nobody() {
     let stage = Stage::new(&cluster.client).await;
     let refused = async |id| {
         let refused = stage.volumes.delete(id).await;
-        let told = |words: &str| words.contains("is Bound to the claim default/data");
-        assert!(matches!(&refused, Err(Error::Precondition(words)) if told(words)), "{refused:?}");
+        let told = |message: &str| message.contains("is Bound to the claim default/data");
+        assert!(matches!(&refused, Err(Error::Precondition(message)) if told(message)), "{refused:?}");
     };
     for by_hand in [false, true] {
-        let (node, name, id) = ready(&stage).await;
+        let (node, name, id) = stage.ready().await;
         let persistent = if by_hand { unique("by-hand") } else { name };
         stage.persistent(&persistent, id, &node).await;
         stage.persistent_is(&persistent, "Bound").await;
@@ -376,7 +363,7 @@ async fn a_volume_whose_persistent_volume_is_bound_is_deleted_for_nobody() {
 async fn an_expansion_is_asked_of_the_agent_and_a_failed_one_taken_back() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (_, _, id) = ready(&stage).await;
+    let (_, _, id) = stage.ready().await;
     let wish =
         |gib: u64| move |object: &localpool::api::crd::PoolVolume| object.spec.size == i64::try_from(gib * GIB).ok();
     let agent = async {
@@ -396,7 +383,7 @@ async fn an_expansion_is_asked_of_the_agent_and_a_failed_one_taken_back() {
         };
         let (failed, ()) = tokio::join!(stage.volumes.expand(id, 5 * GIB, None), agent);
         let failed = failed.expect_err("no space");
-        assert!(matches!(&failed, Error::OutOfRange(words) if words.contains("another volume's")), "{failed:?}");
+        assert!(matches!(&failed, Error::OutOfRange(message) if message.contains("another volume's")), "{failed:?}");
     }
     let above = stage.volumes.expand(id, GIB, Some(GIB)).await;
     assert!(matches!(above, Err(Error::OutOfRange(_))), "{above:?}");
@@ -408,7 +395,7 @@ async fn an_expansion_is_asked_of_the_agent_and_a_failed_one_taken_back() {
 async fn what_waits_for_adoption_is_neither_listed_nor_deleted() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
-    let (_, _, id) = ready(&stage).await;
+    let (_, _, id) = stage.ready().await;
     let found = json!({"status": {"phase": "Found"}});
     let params = PatchParams::default();
     stage.objects.patch_status(&id.to_string(), &params, &Patch::Merge(&found)).await.expect("it is there");
@@ -420,11 +407,11 @@ async fn what_waits_for_adoption_is_neither_listed_nor_deleted() {
         .await;
     assert_eq!(stage.volumes.get(id).await.expect("an answer"), None);
     let refused = stage.volumes.delete(id).await;
-    assert!(matches!(&refused, Err(Error::Precondition(words)) if words.contains("volume adopt")), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Precondition(message)) if message.contains("volume adopt")), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room_until_then() {
+async fn a_request_that_no_set_can_serve_is_refused_with_a_message_and_looks_like_room_until_then() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;
     let node = unique("n");
@@ -437,8 +424,8 @@ async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room
         stage.volumes.capacity(asked.selector.clone(), None, Some(node.as_str().into())).await.expect("an answer");
     assert!(capacity.largest > 1 << 50, "else nobody would ask, and hear why: {capacity:?}");
     let refused = stage.volumes.create(asked.clone()).await;
-    let words = format!("no LocalVolumeSet and no LocalVolume gives disks to class {class}");
-    assert!(matches!(&refused, Err(Error::Precondition(told)) if told.contains(&words)), "{refused:?}");
+    let message = format!("no LocalVolumeSet and no LocalVolume gives disks to class {class}");
+    assert!(matches!(&refused, Err(Error::Precondition(told)) if told.contains(&message)), "{refused:?}");
 
     let set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
@@ -452,8 +439,8 @@ async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room
     sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
     stage.known(|caches| caches.sets.get(&format!("default/{class}")).is_some()).await;
     let refused = stage.volumes.create(asked.clone()).await;
-    let words = format!("the sets of class {class} allow volumeMode Block only");
-    assert!(matches!(&refused, Err(Error::Invalid(told)) if told.contains(&words)), "{refused:?}");
+    let message = format!("the sets of class {class} allow volumeMode Block only");
+    assert!(matches!(&refused, Err(Error::Invalid(told)) if told.contains(&message)), "{refused:?}");
     let capacity =
         stage.volumes.capacity(asked.selector.clone(), None, Some(node.as_str().into())).await.expect("an answer");
     assert_eq!(capacity.largest, 0, "there is a set now, and it has no room here");
@@ -475,13 +462,14 @@ async fn capacity_is_what_nodes_offer_less_what_is_promised() {
     };
     assert_eq!(capacity().await, 9);
     let id = VolumeId::of_name(&name);
-    let mut asked = wanted(&name, on(&node));
-    asked.timeout = Duration::from_secs(4);
-    let (_, ()) = tokio::join!(stage.volumes.create(asked), async {
-        stage.asked(id).await;
+    let (refused, ()) = tokio::join!(stage.volumes.create(wanted(&name, on(&node))), async {
+        let asked = stage.asked(id).await;
         stage.known(|caches| caches.volumes.get(&id.to_string()).is_some()).await;
         assert_eq!(capacity().await, 8);
+        let refused = json!({"phase": "Rejected", "reason": "Full", "message": "full"});
+        stage.say(&asked, refused).await.expect("nobody else was first");
     });
+    refused.expect_err("its agent refused it");
     stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
     assert_eq!(capacity().await, 9);
 }

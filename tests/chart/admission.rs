@@ -22,6 +22,7 @@ fn policies_deny_and_fail_closed() {
         ("localpool-discovery-pods", &["apps"]),
         ("localpool-marks", &[""]),
         ("localpool-reaction", &["", ""]),
+        ("localpool-sets", &[operators]),
     ] {
         let policy = policy(&objects, name);
         assert_eq!(policy["failurePolicy"], "Fail");
@@ -41,7 +42,7 @@ fn policies_deny_and_fail_closed() {
         assert_eq!(spec["policyName"], helm::name(binding));
         assert_eq!(spec.len(), 2, "a binding that matches less: {spec:?}");
     }
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 6);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 7);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::metrics::{Asked, asked, documented, source_of};
 use super::{chart, repository};
 
 /// Commands that change nothing.
-const LOOKS: &str =
+const READ_ONLY: &str =
     r"^kubectl (-n [^ ]+ )?(get|describe|logs|exec \$AGENT -- localpool (devices|health|volumes)( -o wide)?( \||$))";
 /// What they print goes into nothing but these.
 const PIPES: &str = r"^ (jq|grep|cut) [^|;&$`<>]*$";
@@ -44,7 +44,8 @@ fn every_alert_says_what_is_wrong_and_what_it_means() {
     assert!(names.len() >= 10, "{names:?}");
 }
 
-/// The parts of a runbook without words or out of order, commands that no one may simply try, and links that lead to no heading.
+/// The parts of a runbook without words or out of order, commands that no one may simply try, and links that
+/// lead to no heading.
 fn wrong_in(page: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let parts: Vec<(&str, &str)> = text.split("\n## ").skip(1).filter_map(|part| part.split_once('\n')).collect();
@@ -52,8 +53,8 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
         wrong.push(format!("{page}: its headings are not its name and {PARTS:?}"));
     }
     wrong.extend(parts.iter().filter(|(_, body)| body.trim().is_empty()).map(|(head, _)| format!("{page}: {head}")));
-    let look = parts.iter().find(|(head, _)| *head == "Look at").map_or("", |(_, body)| *body);
-    wrong.extend(wrong_in_look(look).into_iter().map(|what| format!("{page}: {what}")));
+    let part = parts.iter().find(|(head, _)| *head == "Look at").map_or("", |(_, body)| *body);
+    wrong.extend(wrong_in_part(part).into_iter().map(|what| format!("{page}: {what}")));
     let links = Regex::new(r"\]\(([^)#]+)(?:#([^)]*))?\)").unwrap();
     for link in links.captures_iter(text) {
         let there = std::fs::read_to_string(runbooks().join(&link[1])).unwrap_or_default();
@@ -69,11 +70,11 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
     wrong
 }
 
-/// The cluster tier types each command of the part "Look at" (tests/cluster/together/runbooks.rs). So each has its output
-/// below it, and none of them changes anything.
-fn wrong_in_look(look: &str) -> Vec<String> {
-    let blocks: Vec<_> = look.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
-    let (mut wrong, looks, pipes) = (Vec::new(), Regex::new(LOOKS).unwrap(), Regex::new(PIPES).unwrap());
+/// The cluster tier types each command of the part "Look at" (tests/cluster/together/runbooks.rs). So each has its
+/// output below it, and none of them changes anything.
+fn wrong_in_part(part: &str) -> Vec<String> {
+    let blocks: Vec<_> = part.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
+    let (mut wrong, read_only, pipes) = (Vec::new(), Regex::new(READ_ONLY).unwrap(), Regex::new(PIPES).unwrap());
     let quoted = Regex::new("'[^']*'").unwrap();
     if blocks.is_empty() {
         wrong.push("no command to look with".to_owned());
@@ -93,7 +94,7 @@ fn wrong_in_look(look: &str) -> Vec<String> {
         let mut piped = outside.split('|');
         let first = piped.next().unwrap_or_default().replace("$AGENT", "").replace("$POD", "");
         let is_one = !first.contains([';', '&', '$', '`', '<', '>']) && piped.all(|to| pipes.is_match(to));
-        if !are_names || !looks.is_match(last) || !is_one {
+        if !are_names || !read_only.is_match(last) || !is_one {
             wrong.push(format!("not a command that only looks: {command}"));
         }
     }
@@ -128,8 +129,8 @@ fn alerts_of(alerts: &Value, metric: &str, reason: &str) -> Vec<String> {
     rules(alerts).into_iter().filter(picks).map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Each reason of the table has exactly one alert on the volumes that have it, which fits its severity. One that a look
-/// at a disk finds has an alert on the disks as well: there may be no volume on it.
+/// Each reason of the table has exactly one alert on the volumes that have it, which fits its severity. One that a
+/// checkup of a disk finds has an alert on the disks as well: there may be no volume on it.
 #[test]
 fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
     let alerts = alerts();
@@ -157,7 +158,7 @@ fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
         };
         assert_eq!(alerts_of(&alerts, "localpool_controller_abnormal_volumes", row.word), [wanted], "{}", row.word);
         let of_disks = alerts_of(&alerts, "localpool_pool_unhealthy_disks", row.word);
-        let is_of_disk = row.subject == Subject::Disk && row.source == Source::Look;
+        let is_of_disk = row.subject == Subject::Disk && row.source == Source::Checkup;
         let wanted: &[&str] = if is_of_disk { &["LocalpoolDiskUnhealthy"] } else { &[] };
         assert_eq!(of_disks, wanted, "{}", row.word);
     }

@@ -1,24 +1,24 @@
-//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; in its
-//! own folder, and removed with the value or with the thread that made it.
+//! A real apiserver with its etcd, for tests that ask what it refuses. No kubelet, no controllers, no root; in its own
+//! folder. All of it goes with the value, and with the process of the tests, however that ends.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use localpool_testing::apiserver::{ControlPlane, TOKEN};
-use localpool_testing::eventually;
-use tempfile::TempDir;
+use localpool_testing::{Folder, eventually};
 
 use super::helm::built;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long anything may take, on a machine that does other work.
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub struct ApiServer {
     plane: ControlPlane,
     kubectl: PathBuf,
-    dir: TempDir,
 }
 
 /// The outcome of a request.
@@ -39,17 +39,17 @@ impl ApiServer {
     /// `None` if the programs are not built, with a line that says so.
     pub fn start() -> Option<Self> {
         let (etcd, apiserver, kubectl) = (built("etcd")?, built("kube-apiserver")?, built("kubectl")?);
-        let dir = tempfile::tempdir().unwrap();
-        let plane = ControlPlane::start(dir.path(), &etcd, &apiserver);
-        let server = Self { plane, kubectl, dir };
+        let plane = ControlPlane::start(Folder::new("localpool-chart-"), &etcd, &apiserver);
+        let server = Self { plane, kubectl };
         let is_ready = || server.kubectl(TOKEN, &["get", "--raw=/readyz"], "").taken;
-        assert!(eventually(PATIENCE, is_ready), "the apiserver is not ready; {}", server.plane.log(&apiserver));
+        assert!(eventually(TIMEOUT, is_ready), "the apiserver is not ready; {}", server.plane.log(&apiserver));
         Some(server)
     }
 
     /// A kubeconfig for the holder of a token.
     pub fn kubeconfig(&self, token: &str) -> PathBuf {
-        let path = self.dir.path().join(format!("config-{}", token.len()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let path = self.plane.folder().join(format!("config-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
             "clusters": [{"name": "it", "cluster": {"server": self.plane.url(), "certificate-authority": self.plane.certificate()}}],
@@ -63,7 +63,7 @@ impl ApiServer {
     pub fn kubectl(&self, token: &str, args: &[&str], input: &str) -> Answer {
         let mut child = Command::new(&self.kubectl)
             .env_clear()
-            .env("HOME", self.dir.path())
+            .env("HOME", self.plane.folder())
             .args([
                 "--kubeconfig=/dev/null",
                 "--insecure-skip-tls-verify",

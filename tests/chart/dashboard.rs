@@ -1,5 +1,5 @@
-//! The dashboard: each panel asks for metrics that exist and for values that Grafana can choose, and the chart renders it
-//! if its values ask for it.
+//! The dashboard: each panel asks for metrics that exist and for values that Grafana can choose, and the chart renders
+//! it if its values ask for it.
 
 use std::collections::BTreeSet;
 use std::process::Command;

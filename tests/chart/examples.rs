@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use localpool::api::crd::set_crd;
-use localpool::api::{Node, parse_sets};
+use localpool::api::{Node, parse_disk_setup, parse_sets};
 use serde_json::Value;
 
 use super::helm::{name, of_kind, parse};
@@ -51,7 +51,16 @@ fn every_set_of_the_examples_is_taken_by_our_parser() {
         assert_eq!(rules.len(), 1, "{file}");
         layouts.insert(format!("{:?}", rules[0].layout).split([' ', '(', '{']).next().unwrap().to_owned());
     }
-    assert_eq!(layouts.len(), 3, "one of each layout: {layouts:?}");
+    assert_eq!(layouts.len(), 4, "one of each layout: {layouts:?}");
+}
+
+#[test]
+fn the_set_for_a_trial_takes_nothing_but_loop_devices_on_files_of_its_name() {
+    let set: Value = parse(&texts()["set-loop.yaml"]).remove(0);
+    let include = &set["spec"]["deviceInclusionSpec"];
+    assert_eq!(include["deviceTypes"], serde_json::json!(["loop"]));
+    let paths: Vec<&str> = include["paths"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
+    assert!(!paths.is_empty() && paths.iter().all(|path| path.ends_with("/localpool-disk-*.img")), "{paths:?}");
 }
 
 #[test]
@@ -60,6 +69,24 @@ fn the_local_volume_of_the_examples_is_a_rule_for_each_class_and_destroys_nothin
     let (rules, errors) = parse_sets(&texts()["local-volume.yaml"], &node);
     assert!(errors.is_empty() && rules.len() == 2, "{errors:?} {rules:?}");
     assert!(rules.iter().all(|rule| rule.named.as_ref().is_some_and(|named| !named.wipe && !named.paths.is_empty())));
+}
+
+#[test]
+fn every_node_disk_setup_of_the_examples_and_of_its_documentation_is_taken_by_our_parser_and_is_for_chosen_nodes() {
+    let documentation = std::fs::read_to_string(repository().join("docs/node-disk-setup.md")).unwrap();
+    let blocks = documentation.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let shown: Vec<Value> = blocks.filter(|block| block.contains("kind: NodeDiskSetup")).flat_map(parse).collect();
+    let examples = objects();
+    let all: Vec<&Value> = of_kind(&examples, "NodeDiskSetup").into_iter().chain(&shown).collect();
+    assert!(all.len() >= 2, "{all:?}");
+    for object in all {
+        let setup = parse_disk_setup(object).unwrap_or_else(|invalid| panic!("{}: {invalid}", name(object)));
+        assert!(
+            setup.node_selector().is_some(),
+            "{}: whoever applies it as it is gives it no other node",
+            name(object)
+        );
+    }
 }
 
 #[test]
@@ -73,6 +100,9 @@ fn every_class_that_the_examples_ask_for_is_offered_by_a_set_or_a_class_of_them(
         for entry in volume["spec"]["storageClassDevices"].as_array().unwrap() {
             assert!(offered.insert(entry["storageClassName"].as_str().unwrap()), "{}", name(volume));
         }
+    }
+    for setup in of_kind(&objects, "NodeDiskSetup") {
+        assert!(offered.insert(setup["spec"]["pvProvisionerOptions"]["storageClass"].as_str().unwrap()));
     }
     for class in of_kind(&objects, "StorageClass") {
         assert_eq!(class["provisioner"], "csi.localpool.dev");

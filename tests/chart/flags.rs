@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::helm::{self, built, of_kind};
 
 /// Flags of localpool that the chart need not pass: the first three come from the environment, and discovery gets the
-/// second of them from the controller.
-const OTHERWISE: [&str; 5] = ["node-name", "namespace", "pod-name", "help", "version"];
+/// second of them from the controller. A person says which cluster is meant; a pod is in it.
+const OTHERWISE: [&str; 7] = ["node-name", "namespace", "pod-name", "kubeconfig", "context", "help", "version"];
 
 /// The flags in a `--help`: words behind one or two dashes at the beginning of a line.
 fn flags_of(program: &Path, args: &[&str]) -> BTreeSet<String> {
@@ -58,8 +58,10 @@ fn the_sidecars_have_the_flags_that_they_are_given() {
 #[test]
 fn localpool_is_given_all_flags_of_its_roles_and_no_others() {
     let Some(helm) = helm::one() else { return };
-    let objects =
-        helm.objects(&["--set", "crds.takeOwnership=true,node.udevRulesDir=/etc/udev/rules.d,node.lvmDir=/etc/lvm"]);
+    let exec = "controller.nodeDiskSetup.enabled=true,controller.nodeDiskSetup.execNamespaces={a}";
+    let all = "crds.takeOwnership=true,node.udevRulesDir=/etc/udev/rules.d,node.lvmDir=/etc/lvm,\
+               controller.statusPage.enabled=true";
+    let objects = helm.objects(&["--set", all, "--set", exec]);
     let program = PathBuf::from(env!("CARGO_BIN_EXE_localpool"));
     let mut containers = running(&objects, "localpool");
     assert_eq!(containers.len(), 3, "agent, controller, CRD job");

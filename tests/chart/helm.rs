@@ -1,7 +1,9 @@
 //! Helm itself: where it is, and what it renders from the chart. Gives out the rendered objects as JSON values.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use localpool_testing::skipped;
 use serde_json::Value;
@@ -49,13 +51,18 @@ impl Helm {
         command.output().unwrap()
     }
 
+    /// Rendered once for all tests: the chart is the same for each of them.
     pub fn template(&self, kubernetes: &str, args: &[&str]) -> Output {
+        type Rendered = BTreeMap<Vec<String>, Arc<OnceLock<Output>>>;
+        static RENDERED: Mutex<Rendered> = Mutex::new(BTreeMap::new());
         let chart = chart();
         let mut all = vec!["template", "localpool", chart.to_str().unwrap(), "--namespace=localpool"];
         let version = format!("--kube-version={kubernetes}");
         all.push(&version);
         all.extend_from_slice(args);
-        self.run(&all)
+        let key = [self.path.to_str().unwrap()].iter().chain(&all).map(|&word| word.to_owned()).collect();
+        let done = Arc::clone(RENDERED.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        done.get_or_init(|| self.run(&all)).clone()
     }
 
     /// The text that is rendered with these arguments.

@@ -14,12 +14,18 @@ mod definitions;
 mod examples;
 mod flags;
 mod helm;
+mod lab;
 mod metrics;
+mod platforms;
 mod pods;
+mod release;
 mod roles;
 mod tried;
 mod tried_discovery;
+mod tried_node_disk_setup;
 mod tried_reaction;
+mod tried_sets;
+mod tried_startup_taint;
 mod values;
 
 use std::path::{Path, PathBuf};

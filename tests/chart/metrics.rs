@@ -24,13 +24,12 @@ const PROMQL: [&str; 12] = [
 ];
 
 /// The files that serve metrics whose names begin like this. The first half of some names is in a `format!`.
-const PLACES: [(&str, &str); 9] = [
-    ("localpool_set_", "role/set_metrics.rs"),
-    ("localpool_controller_rpc_", "csi/measure.rs"),
-    ("localpool_node_rpc_", "csi/measure.rs"),
-    ("localpool_controller_", "operator/metrics.rs"),
-    ("localpool_controller_", "operator/reaction_metrics.rs"),
-    ("", "role/set_metrics.rs"),
+const PLACES: [(&str, &str); 8] = [
+    ("localpool_set_", "role/disk_metrics.rs"),
+    ("localpool_controller_rpc_", "rpc/measure.rs"),
+    ("localpool_node_rpc_", "rpc/measure.rs"),
+    ("localpool_controller_", "operator/metrics/mod.rs"),
+    ("localpool_controller_", "operator/metrics/reaction.rs"),
     ("", "role/disk_metrics.rs"),
     ("", "role/metrics.rs"),
     ("", "role/registry.rs"),
@@ -108,10 +107,10 @@ fn served() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (start, path) in PLACES {
         let pattern = match path {
-            "csi/measure.rs" => r#"name\("(\w+)"\)"#,
-            "operator/metrics.rs" | "operator/reaction_metrics.rs" => r#"opts\(\s*"(\w+)""#,
-            // A figure of a set is a row: its name, then its help.
-            _ if start == "localpool_set_" => r#"\(\s*"([a-z_]+)",\s*"[A-Z]"#,
+            "rpc/measure.rs" => r#"name\("(\w+)"\)"#,
+            "operator/metrics/mod.rs" | "operator/metrics/reaction.rs" => r#"opts\(\s*"(\w+)""#,
+            // A figure of a set is a row: a bracket that begins a line, its name, then its help.
+            _ if start == "localpool_set_" => r#"(?m)^\s+\(\s*"([a-z_]+)",\s*"[A-Z]"#,
             _ => r#""(localpool_[a-z_]+)""#,
         };
         names.extend(

@@ -57,6 +57,37 @@ fn the_agent_writes_udev_rules_only_where_it_is_told_a_folder_and_only_there() {
 }
 
 #[test]
+fn mounts_of_the_agent_reach_the_host_only_below_the_folders_that_the_values_name() {
+    let Some(helm) = helm::one() else { return };
+    let shared = |values: &[&str]| {
+        let objects = helm.objects(values);
+        let pod = pods(&objects)["localpool-node"].clone();
+        let mounts = list(&pod["containers"][0], "volumeMounts").into_iter();
+        let shared = mounts.filter(|mount| mount["mountPropagation"] == "Bidirectional");
+        let mut paths: Vec<String> = shared.map(|mount| mount["mountPath"].as_str().unwrap().to_owned()).collect();
+        for volume in
+            list(&pod, "volumes").into_iter().filter(|volume| volume["name"].as_str().unwrap().contains("host-"))
+        {
+            assert_eq!(volume["hostPath"]["type"], "DirectoryOrCreate");
+            assert!(paths.contains(&volume["hostPath"]["path"].as_str().unwrap().to_owned()));
+        }
+        paths.retain(|path| path != "/var/lib/kubelet");
+        paths
+    };
+    assert_eq!(shared(&[]), [""; 0]);
+    let setup = "controller.nodeDiskSetup.enabled=true";
+    assert_eq!(shared(&["--set", setup]), [""; 0]);
+    assert_eq!(shared(&["--set", "node.hostMountDirs={/srv/a,/srv/b}"]), ["/srv/a", "/srv/b"]);
+    let made = format!("{setup},controller.nodeDiskSetup.localRaidDisks=true,node.hostMountDirs={{/mnt/raid-disks}}");
+    assert_eq!(shared(&["--set", &made]), ["/mnt/raid-disks"], "once, whoever names it");
+    // A pod has a path once.
+    let both = helm.objects(&["--set", "node.hostMountDirs={/mnt}"]);
+    let pod = pods(&both)["localpool-node"].clone();
+    let of_mnt = list(&pod["containers"][0], "volumeMounts").into_iter().filter(|mount| mount["mountPath"] == "/mnt");
+    assert_eq!(of_mnt.count(), 1);
+}
+
+#[test]
 fn the_agent_puts_a_filter_into_lvms_folder_only_where_it_is_told_one_and_the_rules_that_the_filter_needs() {
     let Some(helm) = helm::one() else { return };
     let rules = "node.udevRulesDir=/etc/udev/rules.d";
@@ -70,8 +101,8 @@ fn the_agent_puts_a_filter_into_lvms_folder_only_where_it_is_told_one_and_the_ru
     let host = serde_json::json!({"path": "/etc/lvm", "type": "DirectoryOrCreate"});
     assert!(list(&pod, "volumes").iter().any(|volume| volume["name"] == "lvm" && volume["hostPath"] == host));
     let refused = helm.template(helm::KUBERNETES[0], &["--set", "node.lvmDir=/etc/lvm"]);
-    let words = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && words.contains("node.lvmDir needs node.udevRulesDir"), "{words}");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && message.contains("node.lvmDir needs node.udevRulesDir"), "{message}");
 }
 
 #[test]
@@ -91,6 +122,26 @@ fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network
             assert!(pod["hostPID"].is_null() && paths.is_empty(), "{name}: {paths:?}");
         }
     }
+}
+
+#[test]
+fn the_status_page_is_off_and_once_it_is_on_no_other_pod_reaches_it() {
+    let Some(helm) = helm::one() else { return };
+    let of = |values: &[&str]| {
+        let objects = helm.objects(values);
+        let controller = pods(&objects)["localpool-controller"]["initContainers"][0].clone();
+        let args: Vec<String> = list(&controller, "args").iter().map(|arg| arg.as_str().unwrap().to_owned()).collect();
+        let page: Vec<String> = args.into_iter().filter(|arg| arg.starts_with("--status-page")).collect();
+        let policies = of_kind(&objects, "NetworkPolicy").iter().map(ToString::to_string).collect::<String>();
+        (page, controller["ports"].clone(), policies)
+    };
+    let (page, ports, policies) = of(&[]);
+    assert_eq!(page, [""; 0]);
+    let (page, with_page, with_policies) = of(&["--set", "controller.statusPage.enabled=true"]);
+    assert_eq!(page, ["--status-page=127.0.0.1:9812"]);
+    assert_eq!((with_page, with_policies), (ports, policies), "it is no port of the pod");
+    let (page, ..) = of(&["--set", "controller.statusPage.enabled=true,controller.statusPage.port=8888"]);
+    assert_eq!(page, ["--status-page=127.0.0.1:8888"]);
 }
 
 #[test]
@@ -117,7 +168,13 @@ fn discovery_sees_what_the_agent_sees_and_can_write_to_none_of_it() {
         // It serves no volumes, so it needs neither the kubelet's folder nor files of the host to write.
         let rules =
             |path: &String| ["udev-rules", "lvm"].iter().any(|of| kubelet.contains(&format!("--{of}-dir={path}")));
-        let more: Vec<String> = paths(agent).difference(&paths(pod)).filter(|path| !rules(path)).cloned().collect();
+        let is_shown = |path: &String| {
+            let mut mounts = list(agents, "volumeMounts").into_iter();
+            mounts
+                .any(|mount| mount["mountPath"] == **path && mount["name"].as_str().unwrap().starts_with("host-mounts"))
+        };
+        let is_own = |path: &&String| !rules(path) && !is_shown(path);
+        let more: Vec<String> = paths(agent).difference(&paths(pod)).filter(is_own).cloned().collect();
         let [more] = &more[..] else { panic!("{more:?}") };
         assert!(kubelet.contains(&format!("--kubelet-dir={more}")), "all but the kubelet's folder: {more}");
         assert!(paths(pod).is_subset(&paths(agent)));
@@ -162,7 +219,12 @@ fn only_the_agent_is_privileged_and_all_others_are_confined() {
                 assert_eq!(own["capabilities"], serde_json::json!({"drop": ["ALL"]}), "{name}");
                 assert!(own["privileged"].is_null(), "{name}");
                 let of_pod = &pod["securityContext"];
-                assert_eq!((&of_pod["runAsNonRoot"], &of_pod["runAsUser"]), (&true.into(), &65532.into()), "{name}");
+                assert_eq!(of_pod["runAsNonRoot"], true, "{name}");
+                // OpenShift gives the user ids.
+                let ids = if file.contains("openshift") { Value::Null } else { 65532.into() };
+                for id in ["runAsUser", "runAsGroup", "fsGroup"] {
+                    assert_eq!(of_pod[id], ids, "{name} {id}");
+                }
                 assert_eq!(of_pod["seccompProfile"]["type"], "RuntimeDefault", "{name}");
             }
         }

@@ -1,66 +1,27 @@
 //! Roles: the tables of docs/security.md are the rules that the chart renders, both ways; and what no role may do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use localpool_testing::rights::{self, Right, Rights, all_of};
 use serde_json::Value;
 
 use super::helm::{self, name, of_kind};
 use super::repository;
 
-/// One verb on one resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Right {
-    scope: &'static str,
-    group: String,
-    resource: String,
-    name: String,
-    verb: String,
-}
-
 const CONTROLLER: &str = "localpool-controller";
 /// A role that the controller has in some modes.
 const REACTION: &str = "localpool-reaction";
+/// One that it has where a value asks for it.
+const STARTUP_TAINT: &str = "localpool-startup-taint";
+/// Another one.
+const NODE_DISK_SETUP: &str = "localpool-node-disk-setup";
+/// One that it has in the namespaces that a value lists.
+const BENCHMARK_EXEC: &str = "localpool-benchmark-exec";
+/// Roles for people, which nobody has by the chart.
+const READER: &str = "localpool-reader";
 
-type Rights = BTreeMap<String, BTreeSet<Right>>;
-
-fn words(cell: &str) -> Vec<String> {
-    cell.split(',').map(|word| word.trim().to_owned()).collect()
-}
-
-fn scope(cell: &str) -> &'static str {
-    match cell {
-        "cluster" => "cluster",
-        "namespace" => "namespace",
-        other => panic!("docs/security.md: a scope is cluster or namespace, not {other:?}"),
-    }
-}
-
-/// What docs/security.md says, by ServiceAccount.
 fn documented() -> Rights {
-    let text = std::fs::read_to_string(repository().join("docs/security.md")).unwrap();
-    let mut rights = Rights::new();
-    let mut account = None;
-    for line in text.lines() {
-        if line.starts_with('#') {
-            account = line.strip_prefix("### `").and_then(|rest| rest.strip_suffix('`')).map(str::to_owned);
-        }
-        let (Some(account), Some(row)) = (&account, line.strip_prefix("| ")) else { continue };
-        let cells: Vec<&str> = row.trim_end_matches(" |").split(" | ").collect();
-        let [how_far, group, resources, names, verbs, why] = cells[..] else {
-            panic!("docs/security.md: not six cells: {line}")
-        };
-        if how_far == "scope" {
-            continue;
-        }
-        assert!(why.len() > 5, "docs/security.md: a rule without a reason: {line}");
-        let lists = [words(group), words(resources), words(names), words(verbs)];
-        for right in all_of(scope(how_far), &lists) {
-            let right = Right { group: right.group.replace("core", ""), ..right };
-            let new = rights.entry(account.clone()).or_default().insert(right);
-            assert!(new, "docs/security.md: said twice: {line}");
-        }
-    }
-    rights
+    rights::documented(repository())
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -98,27 +59,13 @@ fn add(rights: &mut BTreeSet<Right>, rule: &Value, scope: &'static str) {
     rights.extend(all_of(scope, &[of("apiGroups"), of("resources"), names, of("verbs")]));
 }
 
-/// Each combination of groups, resources, names and verbs.
-fn all_of(scope: &'static str, [groups, resources, names, verbs]: &[Vec<String>; 4]) -> Vec<Right> {
-    let mut all = Vec::new();
-    for group in groups {
-        for resource in resources {
-            for name in names {
-                for verb in verbs {
-                    let (group, resource) = (group.clone(), resource.clone());
-                    all.push(Right { scope, group, resource, name: name.clone(), verb: verb.clone() });
-                }
-            }
-        }
-    }
-    all
-}
-
 #[test]
 fn the_rights_of_every_part_are_those_that_docs_security_says() {
     let Some(helms) = helm::both() else { return };
     let mut documented = documented();
-    documented.remove(REACTION).unwrap();
+    for more in [REACTION, STARTUP_TAINT, NODE_DISK_SETUP, BENCHMARK_EXEC, READER] {
+        documented.remove(more).unwrap();
+    }
     for helm in helms {
         let rendered = rendered(&helm.objects(&[]));
         assert_eq!(rendered.keys().collect::<Vec<_>>(), documented.keys().collect::<Vec<_>>());
@@ -127,6 +74,19 @@ fn the_rights_of_every_part_are_those_that_docs_security_says() {
             assert!(unsaid.is_empty(), "docs/security.md does not say of {account}: {unsaid:#?}");
             let unfounded: Vec<_> = documented[account].difference(rights).collect();
             assert!(unfounded.is_empty(), "docs/security.md says of {account} what is not so: {unfounded:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_no_run_of_the_cluster_shows_is_excused_only_where_a_part_has_that_right() {
+    let given = rights::of_accounts(repository());
+    let excused = rights::unseen(repository());
+    assert!(excused.values().map(BTreeSet::len).sum::<usize>() > 0);
+    for (account, rights) in excused {
+        for one in rights {
+            let is_it = |right: &Right| Right { scope: one.scope, ..right.clone() } == one;
+            assert!(given[&account].iter().any(is_it), "{account}: {one}");
         }
     }
 }
@@ -150,14 +110,109 @@ fn the_controller_has_the_rights_of_the_reaction_by_its_mode() {
 }
 
 #[test]
+fn the_controller_may_write_nodes_only_where_it_removes_their_startup_taint() {
+    let Some(helm) = helm::one() else { return };
+    let rights = |value: bool| {
+        let value = format!("controller.removeStartupTaint={value}");
+        rendered(&helm.objects(&["--set", &value])).remove(CONTROLLER).unwrap()
+    };
+    let more: BTreeSet<Right> = rights(true).difference(&rights(false)).cloned().collect();
+    assert_eq!(more, documented().remove(STARTUP_TAINT).unwrap());
+    assert!(rights(false).iter().all(|right| right.resource != "nodes" || right.verb != "patch"));
+}
+
+#[test]
+fn the_controller_may_write_one_config_map_of_a_namespace_and_only_where_node_disk_setups_count() {
+    let Some(helm) = helm::one() else { return };
+    let rights = |value: bool| {
+        let value = format!("controller.nodeDiskSetup.enabled={value}");
+        rendered(&helm.objects(&["--set", &value])).remove(CONTROLLER).unwrap()
+    };
+    let (off, on) = (rights(false), rights(true));
+    let more: BTreeSet<Right> = on.difference(&off).cloned().collect();
+    assert_eq!(more, documented().remove(NODE_DISK_SETUP).unwrap());
+    let maps: BTreeSet<&Right> = on.iter().filter(|right| right.resource == "configmaps").collect();
+    assert!(!maps.is_empty() && maps.iter().all(|right| right.name == "localpool-node-tuner"), "{maps:?}");
+    assert!(off.iter().all(|right| right.resource != "configmaps"));
+    // Of objects that people write it makes none but sets beside itself, and the one that a value asks for.
+    let makes = |rights: &BTreeSet<Right>| -> Vec<String> {
+        let own = |right: &&Right| ["localvolumesets", "nodedisksetups"].contains(&right.resource.as_str());
+        let written =
+            rights.iter().filter(own).filter(|right| !["get", "list", "watch"].contains(&right.verb.as_str()));
+        written.map(|right| format!("{} {} {}", right.scope, right.verb, right.resource)).collect()
+    };
+    assert_eq!(makes(&off), [""; 0]);
+    assert_eq!(makes(&on), ["namespace create localvolumesets", "namespace update localvolumesets"]);
+    let values = "controller.nodeDiskSetup.enabled=true,controller.nodeDiskSetup.localRaidDisks=true";
+    let with_default = rendered(&helm.objects(&["--set", values])).remove(CONTROLLER).unwrap();
+    let more: Vec<&Right> = with_default.difference(&on).collect();
+    assert_eq!(more.len(), 2);
+    for right in more {
+        assert_eq!((right.resource.as_str(), right.name.as_str()), ("nodedisksetups", "local-raid-disks"));
+        assert!(["create", "patch"].contains(&right.verb.as_str()), "{right:?}");
+    }
+}
+
+#[test]
+fn the_controller_may_run_something_in_pods_of_the_namespaces_that_a_value_lists_and_of_no_other() {
+    let Some(helm) = helm::one() else { return };
+    let on = "controller.nodeDiskSetup.enabled=true";
+    let objects = |spaces: &str| {
+        let value = format!("controller.nodeDiskSetup.execNamespaces={{{spaces}}}");
+        helm.objects(&["--set", on, "--set", &value])
+    };
+    let runs = |right: &&Right| right.resource == "pods/exec";
+    let without = rendered(&helm.objects(&["--set", on])).remove(CONTROLLER).unwrap();
+    assert_eq!(without.iter().filter(runs).count(), 0);
+    let listed = objects("scylla,other");
+    let with = rendered(&listed).remove(CONTROLLER).unwrap();
+    let more: BTreeSet<Right> = with.difference(&without).cloned().collect();
+    assert_eq!(more, documented().remove(BENCHMARK_EXEC).unwrap());
+    for kind in ["Role", "RoleBinding"] {
+        let own = of_kind(&listed, kind).into_iter().filter(|object| name(object) == BENCHMARK_EXEC);
+        let spaces: Vec<&str> = own.map(|object| object["metadata"]["namespace"].as_str().unwrap()).collect();
+        assert_eq!(spaces, ["scylla", "other"], "{kind}");
+    }
+    let args =
+        |objects: &[Value]| of_kind(objects, "Deployment")[0].to_string().contains("--exec-namespaces=scylla,other");
+    assert!(args(&listed) && !args(&helm.objects(&["--set", on])));
+}
+
+#[test]
+fn whoever_only_looks_has_the_rights_that_docs_security_says_and_changes_nothing() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let mut rights = BTreeSet::new();
+    for (kind, scope) in [("ClusterRole", "cluster"), ("Role", "namespace")] {
+        for role in of_kind(&objects, kind).into_iter().filter(|role| name(role) == READER) {
+            role["rules"].as_array().unwrap().iter().for_each(|rule| add(&mut rights, rule, scope));
+        }
+    }
+    assert_eq!(rights, documented().remove(READER).unwrap());
+    assert!(rights.iter().all(|right| ["get", "list", "watch"].contains(&right.verb.as_str())));
+    assert!(rights.iter().all(|right| !["secrets", "configmaps", "*"].contains(&right.resource.as_str())));
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        assert!(of_kind(&objects, kind).into_iter().all(|binding| binding["roleRef"]["name"] != READER), "{kind}");
+    }
+}
+
+#[test]
 fn no_part_reads_secrets_gives_rights_or_acts_for_others() {
     let Some(helm) = helm::one() else { return };
     for file in helm::files_of_values() {
         for (account, rights) in rendered(&helm.objects(&["--values", &file])) {
             for right in rights {
-                let Right { scope: _, group, resource, name, verb } = &right;
+                let Right { scope, group, resource, name, verb } = &right;
+                let is_of_results = resource == "configmaps" && name == "localpool-node-tuner";
+                // In the namespaces that the file of values lists.
+                let is_of_command = resource == "pods/exec"
+                    && *scope == "namespace"
+                    && account.ends_with("-controller")
+                    && file.contains("everything");
                 assert!(
-                    !["*", "secrets", "configmaps", "pods/exec"].contains(&resource.as_str()),
+                    is_of_results
+                        || is_of_command
+                        || !["*", "secrets", "configmaps", "pods/exec"].contains(&resource.as_str()),
                     "{account}: {right:?}"
                 );
                 assert!(!["*", "impersonate", "bind", "escalate", "deletecollection"].contains(&verb.as_str()));

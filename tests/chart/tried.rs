@@ -2,100 +2,12 @@
 //! another node's objects, an order to erase from somebody who may not give one, the CRD job with nothing but its own
 //! role.
 
-use std::process::Command;
-
 use localpool::volume::VolumeId;
 
-use super::apiserver::{Answer, ApiServer};
-use super::helm;
+use super::apiserver::Answer;
+use super::lab::{BY_DEFAULT, Lab};
 
-pub struct Lab {
-    pub server: ApiServer,
-}
-
-impl Lab {
-    /// The chart's objects, and its CRDs, applied by the chart's own job.
-    fn installed(args: &[&str]) -> Option<Self> {
-        let helm = helm::one()?;
-        let server = ApiServer::start()?;
-        server.admin(&["create", "namespace", "localpool"], "");
-        server.admin(&["apply", "--server-side", "-f", "-"], &helm.text(args));
-        let lab = Self { server };
-        lab.apply_crds();
-        Some(lab)
-    }
-
-    /// The same, and two nodes with an agent's pod each.
-    pub fn start() -> Option<Self> {
-        Self::start_with(&[])
-    }
-
-    /// The same, with other values.
-    pub fn start_with(args: &[&str]) -> Option<Self> {
-        let lab = Self::installed(args)?;
-        // The policies have to hold by themselves, so this test's agents and controller have every right to localpool's
-        // objects.
-        let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
-        lab.server.admin(&everything, "");
-        for account in ["localpool-node", "localpool-controller"] {
-            let subject = format!("--serviceaccount=localpool:{account}");
-            let name = format!("everything-{account}");
-            lab.server.admin(&["create", "clusterrolebinding", &name, "--clusterrole=everything", &subject], "");
-        }
-        for node in ["one", "two"] {
-            let pod = serde_json::json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": format!("agent-{node}"), "namespace": "localpool"},
-                "spec": {"nodeName": node, "serviceAccountName": "localpool-node",
-                    "containers": [{"name": "agent", "image": "none"}]},
-            });
-            let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
-            lab.server.admin(&["create", "-f", "-"], &node.to_string());
-            lab.server.admin(&["create", "-f", "-"], &pod.to_string());
-        }
-        lab.wait_for_policies();
-        Some(lab)
-    }
-
-    pub fn token(&self, account: &str, pod: Option<&str>) -> String {
-        let mut args = vec!["--namespace=localpool", "create", "token", account];
-        if let Some(pod) = pod {
-            args.extend_from_slice(&["--bound-object-kind=Pod", "--bound-object-name", pod]);
-        }
-        self.server.admin(&args, "").trim().to_owned()
-    }
-
-    /// As the chart's job does it: `localpool crds --apply` with the rights of `localpool-crds`.
-    fn apply_crds(&self) {
-        for round in ["install", "upgrade"] {
-            let Answer { taken, output } = self.localpool("localpool-crds", &["crds", "--apply"]);
-            assert!(taken, "{round}: {output}");
-        }
-    }
-
-    /// The program, as it runs in a pod of this account.
-    fn localpool(&self, account: &str, args: &[&str]) -> Answer {
-        let config = self.server.kubeconfig(&self.token(account, None));
-        let done = Command::new(env!("CARGO_BIN_EXE_localpool")).args(args).env("KUBECONFIG", &config).output();
-        done.unwrap().into()
-    }
-
-    /// The apiserver takes a moment before it knows a new policy.
-    fn wait_for_policies(&self) {
-        let nobody = self.token("localpool-node", None);
-        for _ in 0..100 {
-            let answer = self.server.kubectl(&nobody, &["create", "--dry-run=server", "-f", "-"], &pool("one"));
-            let order = self.server.try_as_admin(&["create", "--dry-run=server", "-f", "-"], &volume("one", "Delete"));
-            if !answer.taken && !order.taken {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        panic!("the policies hold nobody");
-    }
-}
-
-fn pool(node: &str) -> String {
+pub fn pool(node: &str) -> String {
     serde_json::json!({
         "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": node}, "spec": {},
     })
@@ -112,7 +24,7 @@ fn of(node: &str) -> String {
     VolumeId::of_name(&csi_name(node)).to_string()
 }
 
-fn volume(node: &str, intent: &str) -> String {
+pub fn volume(node: &str, intent: &str) -> String {
     serde_json::json!({
         "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": of(node)},
         "spec": {"node": node, "volumeName": csi_name(node), "required": 1, "volumeMode": "Block", "intent": intent},
@@ -147,11 +59,25 @@ fn status(kind: &str, name: &str, status: serde_json::Value) -> String {
     .to_string()
 }
 
+/// The policies have to hold by themselves, so agents and the controller get every right to localpool's objects.
+fn give_every_right(lab: &Lab) {
+    let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
+    lab.server.admin(&everything, "");
+    for account in ["localpool-node", "localpool-controller"] {
+        let subject = format!("--serviceaccount=localpool:{account}");
+        let name = format!("everything-{account}");
+        lab.server.admin(&["create", "clusterrolebinding", &name, "--clusterrole=everything", &subject], "");
+        lab.wait_for_right(account, &["*", "poolvolumes.localpool.dev"], true);
+    }
+}
+
 const APPLY_STATUS: &[&str] = &["apply", "--server-side", "--subresource=status", "--field-manager=agent", "-f", "-"];
 
 #[test]
 fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an_erasure() {
-    let Some(lab) = Lab::start() else { return };
+    // Alone: what it gives to every agent would hide from other tests what the chart's roles lack.
+    let Some(lab) = Lab::start(&[]) else { return };
+    give_every_right(&lab);
     let one = lab.token("localpool-node", Some("agent-one"));
     let two = lab.token("localpool-node", Some("agent-two"));
     let nodeless = lab.token("localpool-node", None);
@@ -267,19 +193,19 @@ fn persistent(name: &str, claim: Option<&str>) -> String {
 /// By default it reserves none, and yet a reservation of earlier can end.
 #[test]
 fn the_controller_annotates_persistent_volumes_and_ends_its_reservations_and_changes_nothing_else() {
-    let Some(lab) = Lab::start() else { return };
+    let Some(lab) = BY_DEFAULT.lab() else { return };
     let controller = lab.token("localpool-controller", None);
-    for (name, claim) in [("free", None), ("reserved", Some("localpool-marked-u")), ("by-hand", Some("data"))] {
+    for (name, claim) in [("unclaimed", None), ("reserved", Some("localpool-marked-u")), ("by-hand", Some("data"))] {
         lab.server.admin(&["create", "-f", "-"], &persistent(name, claim));
     }
     let refused = Some("writes annotations of PersistentVolumes");
     for (name, patch, refused) in [
-        ("free", r#"{"metadata":{"annotations":{"NotMountPoint":"yes"}}}"#, None),
-        ("free", r#"{"metadata":{"annotations":{"NotMountPoint":null}}}"#, None),
-        ("free", r#"{"metadata":{"labels":{"a":"b"}}}"#, refused),
-        ("free", r#"{"metadata":{"finalizers":null}}"#, refused),
-        ("free", r#"{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}"#, refused),
-        ("free", r#"{"spec":{"claimRef":{"namespace":"localpool","name":"localpool-marked-u"}}}"#, refused),
+        ("unclaimed", r#"{"metadata":{"annotations":{"NotMountPoint":"yes"}}}"#, None),
+        ("unclaimed", r#"{"metadata":{"annotations":{"NotMountPoint":null}}}"#, None),
+        ("unclaimed", r#"{"metadata":{"labels":{"a":"b"}}}"#, refused),
+        ("unclaimed", r#"{"metadata":{"finalizers":null}}"#, refused),
+        ("unclaimed", r#"{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}"#, refused),
+        ("unclaimed", r#"{"spec":{"claimRef":{"namespace":"localpool","name":"localpool-marked-u"}}}"#, refused),
         ("by-hand", r#"{"spec":{"claimRef":null}}"#, refused),
         ("reserved", r#"{"spec":{"claimRef":null,"persistentVolumeReclaimPolicy":"Delete"}}"#, refused),
         ("reserved", r#"{"spec":{"claimRef":null}}"#, None),
@@ -329,7 +255,7 @@ fn on_a_disk(lab: &Lab, node: &str, disk: &str) {
 /// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
 fn a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
-    let Some(lab) = Lab::installed(&[]) else { return };
+    let Some(lab) = BY_DEFAULT.lab() else { return };
     lab.server.admin(&["create", "-f", "-"], &volume("gone", "Keep"));
     let id = of("gone");
     let abandon = ["volume", "abandon", id.as_str()];
@@ -337,7 +263,7 @@ fn a_volume_is_given_up_and_a_disk_drained_in_the_controllers_pod_and_definition
     assert!(!taken && output.contains("forbidden"), "{output}");
     let Answer { taken, output } = lab.localpool("localpool-controller", &abandon);
     assert!(taken && output.contains("gave up"), "{output}");
-    on_a_disk(&lab, "one", "gpt-1");
+    on_a_disk(lab, "one", "gpt-1");
     let drain = ["disk", "drain", "gpt-1"];
     let Answer { taken, output } = lab.localpool("localpool-node", &drain);
     assert!(!taken && output.contains("forbidden"), "{output}");

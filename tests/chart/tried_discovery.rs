@@ -11,13 +11,14 @@ use localpool::operator::{
     discovery::{Reporter, result_name},
 };
 use localpool::show::DeviceRow;
+use localpool_testing::eventually_async;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::apiserver::Answer;
+use super::apiserver::{Answer, TIMEOUT};
 use super::helm;
-use super::tried::Lab;
+use super::lab::{BY_DEFAULT, Lab};
 
 const GROUP: &str = "local.storage.openshift.io/v1alpha1";
 
@@ -29,13 +30,8 @@ async fn client(lab: &Lab, token: &str) -> Client {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..300 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("never: {what}");
+    let is_so = eventually_async(TIMEOUT, Duration::from_millis(100), async || holds()).await;
+    assert!(is_so, "never: {what}");
 }
 
 fn result(name: &str, node: &str, label: &str) -> String {
@@ -47,7 +43,7 @@ fn result(name: &str, node: &str, label: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_but_discovery() {
-    let Some(lab) = Lab::start() else { return };
+    let Some(lab) = BY_DEFAULT.lab() else { return };
     for node in ["one", "two"] {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("discovery-{node}"), "namespace": "localpool"},
@@ -66,7 +62,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let row: DeviceRow = serde_json::from_value(row).unwrap();
     let (rows, watched) = watch::channel(None);
     let reporter = Reporter {
-        client: client(&lab, &one).await,
+        client: client(lab, &one).await,
         namespace: "localpool".into(),
         node: "one".into(),
         resync: Duration::from_secs(3600),
@@ -116,7 +112,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let controller = lab.token("localpool-controller", None);
     let daemon = super::pods::discovery(&helm::one().unwrap().objects(&[]));
     let (caches, mut tasks) = (Stores::default(), JoinSet::new());
-    let own = client(&lab, &controller).await;
+    let own = client(lab, &controller).await;
     caches.watch(&own, &mut tasks);
     let metrics = Metrics::new(&prometheus::Registry::new()).unwrap();
     let pattern = Some(daemon.to_string().parse().unwrap());
@@ -147,8 +143,8 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let container = "/spec/template/spec/containers/0";
     let evil = json!([{"name": "root", "hostPath": {"path": "/"}}, {"name": "dev", "hostPath": {"path": "/dev"}},
         {"name": "state", "hostPath": {"path": "/dev"}}, {"name": "udev", "hostPath": {"path": "/dev"}},
-        {"name": "mnt", "hostPath": {"path": "/dev"}}]);
-    let part = json!({"name": "mnt", "mountPath": "/mnt", "readOnly": true, "subPath": "disks/vol1"});
+        {"name": "provisioner-0", "hostPath": {"path": "/dev"}}]);
+    let part = json!({"name": "provisioner-0", "mountPath": "/mnt", "readOnly": true, "subPath": "disks/vol1"});
     let two = json!([{"name": "a", "image": "a"}, {"name": "b", "image": "b"}]);
     for (pointer, value, refused) in [
         ("/metadata/name", json!("mine"), Some("forbidden")),

@@ -4,35 +4,43 @@
 use serde_json::{Value, json};
 
 use super::apiserver::Answer;
-use super::tried::Lab;
+use super::lab::{BY_DEFAULT, Lab, SWITCHED_ON, SharedLab};
 
-const MODE_ON: [&str; 2] = ["--set", "controller.reaction.mode=On"];
 const LABEL: &str = "localpool.dev/reaction";
 
-/// A namespace that asks for the reaction and one that does not, each with a claim and a pod, and a controller whose role
-/// allows it all, as one of yesterday may: the policy has to hold by itself.
-fn lab(args: &[&str]) -> Option<Lab> {
-    let lab = Lab::start_with(args)?;
+/// A namespace that asks for the reaction and two that do not, each with a claim and a pod, and a controller whose role
+/// allows it all, as one of yesterday may: the policy has to hold by itself. `of`: which test's they are.
+fn lab<'l>(shared: &'l SharedLab, of: &str) -> Option<&'l Lab> {
+    let lab = shared.lab()?;
     let admin = |args: &[&str]| lab.server.admin(args, "");
     let rights = "--resource=persistentvolumes,persistentvolumeclaims,pods/eviction";
-    admin(&["create", "clusterrole", "yesterday", "--verb=delete,create,patch,get", rights]);
-    let subject = "--serviceaccount=localpool:localpool-controller";
-    admin(&["create", "clusterrolebinding", "yesterday", "--clusterrole=yesterday", subject]);
+    admin(&["create", "clusterrole", &yesterday(of), "--verb=delete,create,patch", rights]);
+    let (role, subject) =
+        (format!("--clusterrole={}", yesterday(of)), "--serviceaccount=localpool:localpool-controller");
+    admin(&["create", "clusterrolebinding", &yesterday(of), &role, subject]);
+    let mut objects = Vec::new();
     for (namespace, label) in [("asks", Some("StatefulSet")), ("silent", None), ("other", Some("Deployment"))] {
-        admin(&["create", "namespace", namespace]);
+        let name = format!("{of}-{namespace}");
+        let labels = label.map(|label| json!({LABEL: label}));
+        objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}));
         // No controller of Kubernetes runs here.
-        admin(&["--namespace", namespace, "create", "serviceaccount", "default"]);
-        if let Some(label) = label {
-            admin(&["label", "namespace", namespace, &format!("{LABEL}={label}")]);
-        }
-        for (name, volume) in [("data", Some("pv-data")), ("unbound", None), ("unprotected", Some("pv-data"))] {
-            create(&lab, &claim(namespace, name, volume));
-        }
-        let finalizer = r#"{"metadata":{"finalizers":null}}"#;
-        admin(&["--namespace", namespace, "patch", "pvc", "unprotected", "--type=merge", "--patch", finalizer]);
-        create(&lab, &pod(namespace));
+        let metadata = json!({"name": "default", "namespace": name});
+        objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}));
+        let claims = [("data", Some("pv-data")), ("unbound", None), ("unprotected", Some("pv-data"))];
+        objects.extend(claims.map(|(claimed, volume)| claim(&name, claimed, volume)));
+        objects.push(pod(&name));
     }
+    lab.create(&objects);
+    let finalizer = r#"{"metadata":{"finalizers":null}}"#;
+    let asks = format!("--namespace={of}-asks");
+    admin(&[&asks, "patch", "pvc", "unprotected", "--type=merge", "--patch", finalizer]);
+    lab.wait_for_right("localpool-controller", &["delete", "persistentvolumeclaims", &asks], true);
     Some(lab)
+}
+
+/// The role of a controller of yesterday, and its binding.
+fn yesterday(of: &str) -> String {
+    format!("yesterday-{of}")
 }
 
 fn create(lab: &Lab, object: &Value) {
@@ -101,12 +109,14 @@ fn options(uid: &str, change: &Value) -> Value {
 /// As the controller asks for it.
 struct Asked<'l> {
     lab: &'l Lab,
+    /// Which test's.
+    of: &'static str,
     controller: String,
 }
 
 impl<'l> Asked<'l> {
-    fn of(lab: &'l Lab) -> Self {
-        Self { lab, controller: lab.token("localpool-controller", None) }
+    fn of(lab: &'l Lab, of: &'static str) -> Self {
+        Self { lab, of, controller: lab.token("localpool-controller", None) }
     }
 
     fn delete(&self, path: &str, change: &Value) -> Answer {
@@ -114,7 +124,12 @@ impl<'l> Asked<'l> {
         self.lab.server.kubectl(&self.controller, &["delete", "--raw", path, "-f", "-"], &options.to_string())
     }
 
+    fn claim(&self, namespace: &str, name: &str) -> String {
+        format!("/api/v1/namespaces/{}-{namespace}/persistentvolumeclaims/{name}", self.of)
+    }
+
     fn evict(&self, namespace: &str, change: &Value) -> Answer {
+        let namespace = format!("{}-{namespace}", self.of);
         let pod = format!("/api/v1/namespaces/{namespace}/pods/db-0");
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "db-0", "namespace": namespace},
@@ -141,18 +156,14 @@ fn expect(what: &str, answer: &Answer, why: Option<&str>) {
     }
 }
 
-fn of_claim(namespace: &str, name: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
-}
-
 const PRECONDITION: &str = "by its UID only";
 const GRACE: &str = "no grace period";
 const ASKS: &str = "the namespace does not have the label";
 
 #[test]
 fn the_controller_deletes_claims_only_in_labelled_namespaces_and_with_a_uid() {
-    let Some(lab) = lab(&MODE_ON) else { return };
-    let (asked, none) = (Asked::of(&lab), json!({}));
+    let Some(lab) = lab(&SWITCHED_ON, "deletes") else { return };
+    let (asked, none) = (Asked::of(lab, "deletes"), json!({}));
     let no_uid = json!({"preconditions": null});
     let tries = [
         ("silent", "data", none.clone(), Some(ASKS)),
@@ -168,7 +179,7 @@ fn the_controller_deletes_claims_only_in_labelled_namespaces_and_with_a_uid() {
         ("asks", "data", none.clone(), None),
     ];
     for (namespace, name, change, why) in tries {
-        let answer = asked.delete(&of_claim(namespace, name), &change);
+        let answer = asked.delete(&asked.claim(namespace, name), &change);
         expect(&format!("{namespace}/{name} {change}"), &answer, why);
     }
     for (namespace, change, why) in [
@@ -208,8 +219,8 @@ fn the_controller_deletes_claims_only_in_labelled_namespaces_and_with_a_uid() {
         ("free", none.clone(), "Available", no_uid, Some(PRECONDITION)),
         ("free-too", none.clone(), "Available", none, None),
     ] {
-        create(&lab, &volume(name, &object));
-        is_in(&lab, name, phase);
+        create(lab, &volume(name, &object));
+        is_in(lab, name, phase);
         expect(name, &asked.delete(&format!("/api/v1/persistentvolumes/{name}"), &change), why);
     }
 }
@@ -221,10 +232,10 @@ fn is_in(lab: &Lab, name: &str, phase: &str) {
 
 #[test]
 fn the_policy_retain_comes_with_the_record_and_stays() {
-    let Some(lab) = lab(&MODE_ON) else { return };
-    let asked = Asked::of(&lab);
-    create(&lab, &volume("v", &json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}})));
-    is_in(&lab, "v", "Bound");
+    let Some(lab) = lab(&SWITCHED_ON, "retains") else { return };
+    let asked = Asked::of(lab, "retains");
+    create(lab, &volume("v", &json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}})));
+    is_in(lab, "v", "Bound");
     let patch = |policy: &str, record: Value| json!({"metadata": {"annotations": {LABEL: record}}, "spec": {"persistentVolumeReclaimPolicy": policy}});
     let refused = Some("reclaim policy only as Retain, together");
     let tries = [
@@ -247,18 +258,19 @@ fn the_policy_retain_comes_with_the_record_and_stays() {
 
 #[test]
 fn without_the_mode_there_is_no_right() {
-    let Some(lab) = lab(&[]) else { return };
-    let asked = Asked::of(&lab);
+    let Some(lab) = lab(&BY_DEFAULT, "off") else { return };
+    let asked = Asked::of(lab, "off");
     let refused = Some("the reaction is not switched on");
-    create(&lab, &volume("free", &json!({})));
-    is_in(&lab, "free", "Available");
-    for path in [of_claim("asks", "data"), "/api/v1/persistentvolumes/free".to_owned()] {
+    create(lab, &volume("free", &json!({})));
+    is_in(lab, "free", "Available");
+    for path in [asked.claim("asks", "data"), "/api/v1/persistentvolumes/free".to_owned()] {
         expect(&path, &asked.delete(&path, &json!({})), refused);
     }
     expect("a pod", &asked.evict("asks", &json!({})), refused);
     expect("a pod as a dry run", &asked.evict("asks", &json!({"dryRun": ["All"]})), refused);
     // And without the role of yesterday, not even the policy is asked.
-    lab.server.admin(&["delete", "clusterrolebinding", "yesterday"], "");
-    expect("a claim", &asked.delete(&of_claim("asks", "data"), &json!({})), Some("cannot delete resource"));
+    lab.server.admin(&["delete", "clusterrolebinding", &yesterday("off")], "");
+    lab.wait_for_right("localpool-controller", &["delete", "persistentvolumeclaims", "--namespace=off-asks"], false);
+    expect("a claim", &asked.delete(&asked.claim("asks", "data"), &json!({})), Some("cannot delete resource"));
     expect("a pod", &asked.evict("asks", &json!({})), Some("cannot create resource"));
 }

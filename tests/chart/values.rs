@@ -52,6 +52,8 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
         ("node.resources.request.cpu=1", "request"),
         ("node.tolerations[0].efect=NoSchedule", "efect"),
         ("controller.replicas=0", "replicas"),
+        ("controller.statusPage.address=0.0.0.0", "address"),
+        ("controller.statusPage.port=0", "port"),
         ("controller.deletedNodeVolumes=Erase", "deletedNodeVolumes"),
         ("controller.reaction.mode=Yes", "mode"),
         ("controller.reaction.mode=false", "mode"),
@@ -70,6 +72,29 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
         ("prometheusRule.labels.a=b", "labels"),
         ("grafanaDashboard.enable=true", "enable"),
         ("kubernetesServicePort=https", "kubernetesServicePort"),
+        ("commonLabels.app\\.kubernetes\\.io/name=other", "propertyName 'app.kubernetes.io/name'"),
+        ("node.provisionerDirs[0]=mnt", "provisionerDirs"),
+        ("node.hostMountDirs[0]=mnt", "hostMountDirs"),
+        ("controller.nodeDiskSetup.localRaidDisks=true", "nodeDiskSetup.enabled"),
+        ("controller.nodeDiskSetup.execNamespaces={a}", "nodeDiskSetup.enabled"),
+        ("controller.nodeDiskSetup.execNamespaces[0]=A b", "execNamespaces"),
+        (
+            "controller.nodeDiskSetup.enabled=true,controller.nodeDiskSetup.execNamespaces={other,localpool}",
+            "the namespace of this release",
+        ),
+        ("node.updateStrategy=Recreate", "updateStrategy"),
+        ("node.extraArgs[0]=other", "extraArgs"),
+        ("controller.extraEnv[0].nam=X", "extraEnv"),
+        ("storageClasses[0].name=fast", "class"),
+        ("storageClasses[0].name=fast,storageClasses[0].class=x,storageClasses[0].reclaimPolicy=Keep", "reclaimPolicy"),
+        ("storageClasses[0].name=fast,storageClasses[0].class=x,storageClasses[0].parameters.class=y", "class"),
+        ("storageClasses[0].name=fast,storageClasses[0].class=x,storageClasses[0].parameters.tpye=y", "tpye"),
+        (
+            "storageClasses[0].name=fast,storageClasses[0].class=x,storageClasses[0].labels.localpool\\.dev/component=y",
+            "propertyName",
+        ),
+        ("openshift.scc=true", "scc"),
+        ("roles.edit=true", "edit"),
     ];
     for helm in helms {
         for (set, named) in wrong {
@@ -84,7 +109,11 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
 /// Each value that has no further values below it, with its path. A value that the user fills in (`resources`,
 /// selectors) counts as one.
 fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Value)>) {
-    const FILLED_IN: [&str; 8] = [
+    const FILLED_IN: [&str; 12] = [
+        "commonLabels",
+        "podSecurityContext",
+        "annotations",
+        "attachMetadata",
         "resources",
         "nodeSelector",
         "affinity",
@@ -117,6 +146,15 @@ fn other(path: &str, value: &Value) -> Value {
         ("maxBadNodes", _) => "7%".into(),
         ("kubernetesServicePort", _) => "7443".into(),
         ("maxUnavailable", _) => "7%".into(),
+        ("updateStrategy", _) => "OnDelete".into(),
+        ("scrapeTimeout", _) => "7s".into(),
+        ("provisionerDirs" | "hostMountDirs", _) => serde_json::json!(["/other"]),
+        ("setNamespaces" | "execNamespaces", _) => serde_json::json!(["other"]),
+        ("extraArgs", _) => serde_json::json!(["--other"]),
+        ("extraEnv" | "extraVolumes" | "extraVolumeMounts", _) => serde_json::json!([{"name": "other"}]),
+        ("relabelings" | "metricRelabelings", _) => serde_json::json!([{"action": "other"}]),
+        ("topologySpreadConstraints", _) => serde_json::json!([{"topologyKey": "other"}]),
+        ("storageClasses", _) => serde_json::json!([{"name": "other", "class": "other"}]),
         ("imagePullSecrets", _) => serde_json::json!([{"name": "other"}]),
         ("tolerations", _) => serde_json::json!([{"key": "other", "operator": "Exists"}]),
         ("apiServerPorts", _) => serde_json::json!([9443]),
@@ -150,6 +188,8 @@ fn every_value_changes_something() {
         "serviceMonitor.enabled=true",
         "prometheusRule.enabled=true",
         "grafanaDashboard.enabled=true",
+        "controller.nodeDiskSetup.enabled=true",
+        "controller.statusPage.enabled=true",
         "node.udevRulesDir=\"/etc/udev/rules.d\"",
     ];
     let on = on.map(str::to_owned);

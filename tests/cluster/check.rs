@@ -149,10 +149,10 @@ impl Space {
     pub async fn events(&self, object: &str) -> Vec<String> {
         let all = self.cluster.list("Event", self.here()).await;
         let about = |event: &&Value| event["involvedObject"]["name"] == object;
-        let words = |event: &Value| {
+        let message = |event: &Value| {
             format!("{}: {}", event["reason"].as_str().unwrap_or(""), event["message"].as_str().unwrap_or(""))
         };
-        all.iter().filter(about).map(words).collect()
+        all.iter().filter(about).map(message).collect()
     }
 
     /// Waits for an event with all of these words.
@@ -161,18 +161,18 @@ impl Space {
     }
 
     pub async fn event_within(&self, time: Duration, object: &str, words: &[&str]) -> String {
-        let look = async || {
+        let poll = async || {
             let events = self.events(object).await;
             let found = events.iter().find(|event| words.iter().all(|word| event.contains(word)));
             found.cloned().ok_or(events)
         };
-        eventually(&format!("an event of {object} with {words:?}"), time, look).await
+        eventually(&format!("an event of {object} with {words:?}"), time, poll).await
     }
 
     /// kubectl in this namespace.
-    pub async fn kubectl(&self, words: &[&str]) -> String {
+    pub async fn kubectl(&self, arguments: &[&str]) -> String {
         let mut all = vec!["--namespace", self.namespace.as_str()];
-        all.extend_from_slice(words);
+        all.extend_from_slice(arguments);
         kubectl(&all).await
     }
 }

@@ -30,11 +30,12 @@ pub struct Cluster {
 }
 
 /// Kinds by their names: group, version, plural, whether they live in a namespace.
-const KINDS: [(&str, &str, &str, &str, bool); 26] = [
+const KINDS: [(&str, &str, &str, &str, bool); 28] = [
     ("Namespace", "", "v1", "namespaces", false),
     ("Node", "", "v1", "nodes", false),
     ("Pod", "", "v1", "pods", true),
     ("Event", "", "v1", "events", true),
+    ("ConfigMap", "", "v1", "configmaps", true),
     ("ServiceAccount", "", "v1", "serviceaccounts", true),
     ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", true),
     ("PersistentVolume", "", "v1", "persistentvolumes", false),
@@ -48,6 +49,7 @@ const KINDS: [(&str, &str, &str, &str, bool); 26] = [
     ("CSIStorageCapacity", "storage.k8s.io", "v1", "csistoragecapacities", true),
     ("DevicePool", "localpool.dev", "v1alpha1", "devicepools", false),
     ("PoolVolume", "localpool.dev", "v1alpha1", "poolvolumes", false),
+    ("NodeDiskSetup", "localpool.dev", "v1alpha1", "nodedisksetups", false),
     ("LocalVolumeSet", "local.storage.openshift.io", "v1alpha1", "localvolumesets", true),
     ("LocalVolume", "local.storage.openshift.io", "v1", "localvolumes", true),
     ("LocalVolumeDiscovery", "local.storage.openshift.io", "v1alpha1", "localvolumediscoveries", true),
@@ -148,7 +150,7 @@ impl Cluster {
         what: &str,
         holds: impl Fn(&Value) -> bool,
     ) -> Value {
-        let look = async || match self.api(kind, namespace).get_opt(name).await {
+        let poll = async || match self.api(kind, namespace).get_opt(name).await {
             Ok(Some(found)) => {
                 let found = json(found);
                 if holds(&found) { Ok(found) } else { Err(format!("{}", found["status"])) }
@@ -156,16 +158,16 @@ impl Cluster {
             Ok(None) => Err("it does not exist".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        eventually(&format!("{kind} {name}: {what}"), SOON, look).await
+        eventually(&format!("{kind} {name}: {what}"), SOON, poll).await
     }
 
     pub async fn until_gone(&self, kind: &str, namespace: Option<&str>, name: &str) {
-        let look = async || match self.api(kind, namespace).get_opt(name).await {
+        let poll = async || match self.api(kind, namespace).get_opt(name).await {
             Ok(None) => Ok(()),
             Ok(Some(found)) => Err(format!("{}", json(found))),
             Err(error) => Err(error.to_string()),
         };
-        eventually(&format!("{kind} {name} is gone"), SOON, look).await;
+        eventually(&format!("{kind} {name} is gone"), SOON, poll).await;
     }
 
     /// The nodes that run an agent.
@@ -192,8 +194,8 @@ pub fn name(object: &Value) -> &str {
 }
 
 /// Looks until it finds something; if it does not, the panic has the last answer.
-pub async fn eventually<T, E: Debug>(what: &str, within: Duration, look: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let found = found_async(within, Duration::from_millis(200), look).await;
+pub async fn eventually<T, E: Debug>(what: &str, within: Duration, poll: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let found = found_async(within, Duration::from_millis(200), poll).await;
     found.unwrap_or_else(|seen| panic!("not within {} s: {what}; at last: {seen:?}", within.as_secs()))
 }
 
@@ -211,21 +213,21 @@ async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T, kube::Error>) -> R
 }
 
 /// Runs a program; returns what it printed, whatever its outcome.
-pub async fn attempt(program: &str, words: &[&str]) -> Result<String, String> {
+pub async fn attempt(program: &str, arguments: &[&str]) -> Result<String, String> {
     let program = program.to_owned();
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     let run = move || {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        localpool_testing::attempt(&program, &words)
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        localpool_testing::attempt(&program, &arguments)
     };
     tokio::task::spawn_blocking(run).await.expect("it does not panic")
 }
 
 /// Runs a program that has to succeed, and returns what it printed.
-pub async fn run(program: &str, words: &[&str]) -> String {
-    attempt(program, words).await.unwrap_or_else(|output| panic!("{output}"))
+pub async fn run(program: &str, arguments: &[&str]) -> String {
+    attempt(program, arguments).await.unwrap_or_else(|output| panic!("{output}"))
 }
 
-pub async fn kubectl(words: &[&str]) -> String {
-    run("kubectl", words).await
+pub async fn kubectl(arguments: &[&str]) -> String {
+    run("kubectl", arguments).await
 }

@@ -57,8 +57,8 @@ impl Machine {
     }
 
     /// Runs `localpool-cluster` with these arguments.
-    pub async fn cluster(&self, words: &[&str]) -> String {
-        run("localpool-cluster", words).await
+    pub async fn cluster(&self, arguments: &[&str]) -> String {
+        run("localpool-cluster", arguments).await
     }
 
     /// All loop devices of this run, by image.
@@ -104,13 +104,13 @@ impl Machine {
     }
 
     /// The process of an agent or another container, by its command line, as the machine sees it.
-    pub fn processes(&self, words: &[&str]) -> Vec<i32> {
+    pub fn processes(&self, arguments: &[&str]) -> Vec<i32> {
         let processes =
             fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let of_ours = |pid: &i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            words.iter().enumerate().all(|(at, word)| line.get(at) == Some(&word.as_bytes()))
+            arguments.iter().enumerate().all(|(at, word)| line.get(at) == Some(&word.as_bytes()))
                 && self.is_in_cluster(*pid)
         };
         processes.filter(of_ours).collect()
@@ -160,8 +160,8 @@ impl Disk {
 
     /// The partition table, as util-linux reads it.
     pub async fn entries(&self) -> Vec<Entry> {
-        let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.path()];
-        let output = match attempt("partx", &words).await {
+        let arguments = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.path()];
+        let output = match attempt("partx", &arguments).await {
             Ok(output) => output,
             Err(output) if output.contains("failed to read partition table") => return Vec::new(),
             Err(output) => panic!("{output}"),
@@ -204,27 +204,27 @@ fn next_data(file: &File, from: u64) -> Option<u64> {
 }
 
 impl Cluster {
-    /// The pod of the agent on the first node that has one, once it is ready. Nobody runs those of simulated nodes, which have
-    /// no address.
+    /// The pod of the agent on the first node that has one, once it is ready. Nobody runs those of simulated nodes,
+    /// which have no address.
     pub async fn agent_pod(&self) -> Value {
         let agent = |pod: &Value| {
             pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node"
                 && crate::pods::is_ready(pod)
                 && pod["status"]["podIP"].is_string()
         };
-        let look = async || self.list("Pod", Some(HOME)).await.into_iter().find(agent).ok_or("none");
-        eventually("an agent is ready", SOON, look).await
+        let poll = async || self.list("Pod", Some(HOME)).await.into_iter().find(agent).ok_or("none");
+        eventually("an agent is ready", SOON, poll).await
     }
 
     /// Runs a command in the container of the agent.
-    pub async fn agent(&self, words: &[&str]) -> String {
-        self.try_agent(words).await.unwrap_or_else(|output| panic!("{output}"))
+    pub async fn agent(&self, arguments: &[&str]) -> String {
+        self.try_agent(arguments).await.unwrap_or_else(|output| panic!("{output}"))
     }
 
-    pub async fn try_agent(&self, words: &[&str]) -> Result<String, String> {
+    pub async fn try_agent(&self, arguments: &[&str]) -> Result<String, String> {
         let pod = self.agent_pod().await;
         let mut all = vec!["--namespace", HOME, "exec", name(&pod), "--"];
-        all.extend_from_slice(words);
+        all.extend_from_slice(arguments);
         attempt("kubectl", &all).await
     }
 }

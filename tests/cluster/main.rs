@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end where a step fails")]
 
 mod alone;
+mod by_hand;
 mod check;
 mod cluster;
 mod found;

@@ -29,10 +29,10 @@ impl Cluster {
                 && words.iter().all(|word| line.contains(word))
                 && !line.ends_with(" 0")
         };
-        let look = async || {
+        let poll = async || {
             let all = self.series(component).await?;
             if all.iter().any(&is_it) { Ok(()) } else { Err(all.join("\n")) }
         };
-        eventually(&format!("{metric} has a series with {words:?}"), SOON, look).await;
+        eventually(&format!("{metric} has a series with {words:?}"), SOON, poll).await;
     }
 }

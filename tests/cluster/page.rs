@@ -33,15 +33,15 @@ impl Section {
     }
 
     /// The first command with these words, with what a reader puts in for the words in capitals.
-    pub fn command(&self, words: &str, values: &[(&str, &str)]) -> String {
+    pub fn command(&self, phrase: &str, values: &[(&str, &str)]) -> String {
         let commands = self.commands();
-        let found = commands.iter().find(|command| command.contains(words));
-        fill(found.unwrap_or_else(|| panic!("no command with {words}: {commands:?}")), values)
+        let found = commands.iter().find(|command| command.contains(phrase));
+        fill(found.unwrap_or_else(|| panic!("no command with {phrase}: {commands:?}")), values)
     }
 
     /// The command that is below these words: all lines of its block.
-    pub fn below(&self, words: &str) -> String {
-        let (_, below) = self.0.split_once(words).unwrap_or_else(|| panic!("the page does not say {words}"));
+    pub fn below(&self, phrase: &str) -> String {
+        let (_, below) = self.0.split_once(phrase).unwrap_or_else(|| panic!("the page does not say {phrase}"));
         let block = below.split("```").nth(1).expect("a block");
         block.lines().skip(1).collect::<Vec<_>>().join("\n")
     }
@@ -52,8 +52,8 @@ impl Section {
     }
 
     /// All lines of the block that has these words.
-    pub fn block(&self, words: &str, values: &[(&str, &str)]) -> Vec<String> {
-        let block = self.0.split("```").skip(1).step_by(2).find(|block| block.contains(words));
+    pub fn block(&self, phrase: &str, values: &[(&str, &str)]) -> Vec<String> {
+        let block = self.0.split("```").skip(1).step_by(2).find(|block| block.contains(phrase));
         block.expect("a block with that command").lines().skip(1).map(|line| fill(line, values)).collect()
     }
 }

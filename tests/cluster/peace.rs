@@ -104,5 +104,5 @@ async fn away(space: &Space) {
 async fn back(space: &Space) {
     let here = json!({"spec": {"template": {"spec": {"nodeSelector": {"no-such-label": null}}}}});
     space.patch("DaemonSet", Some(HOME), "localpool-node", &here).await;
-    kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=2m"]).await;
+    kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=5m"]).await;
 }

@@ -11,45 +11,45 @@ const SHELL: &str = "set -euo pipefail; grep() { command grep \"$@\" || test $? 
 const NODE: &str = "worker-0";
 
 /// A command of the part "Look at", and what the page shows below it.
-pub struct Look {
+pub struct RunbookCommand {
     pub alert: String,
     pub command: String,
     shown: String,
 }
 
 /// Those of all runbooks.
-pub fn looks() -> Vec<Look> {
+pub fn commands() -> Vec<RunbookCommand> {
     let mut pages: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     pages.retain(|page| !page.ends_with("README.md"));
     pages.sort();
-    pages.iter().flat_map(|page| looks_of(page)).collect()
+    pages.iter().flat_map(|page| commands_of(page)).collect()
 }
 
 /// The first command with these words of the runbook of an alert.
-pub fn look(alert: &str, words: &str) -> Look {
-    let mut found = looks_of(&folder().join(alert).with_extension("md")).into_iter();
-    found.find(|look| look.command.contains(words)).unwrap_or_else(|| panic!("{alert} has no command with {words}"))
+pub fn command(alert: &str, phrase: &str) -> RunbookCommand {
+    let mut found = commands_of(&folder().join(alert).with_extension("md")).into_iter();
+    found.find(|found| found.command.contains(phrase)).unwrap_or_else(|| panic!("{alert} has no command with {phrase}"))
 }
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks")
 }
 
-fn looks_of(page: &Path) -> Vec<Look> {
+fn commands_of(page: &Path) -> Vec<RunbookCommand> {
     let alert = page.file_stem().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(page).unwrap();
     let part = text.split("\n## ").find(|part| part.starts_with("Look at\n")).expect("the part of a runbook");
     let blocks: Vec<_> = part.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
-    let look = |pair: &[(&str, &str)]| {
+    let of_pair = |pair: &[(&str, &str)]| {
         let [("sh", command), ("text", shown)] = pair else {
             panic!("{alert}: not a command and its output: {pair:?}")
         };
-        Look { alert: alert.to_owned(), command: (*command).to_owned(), shown: (*shown).to_owned() }
+        RunbookCommand { alert: alert.to_owned(), command: (*command).to_owned(), shown: (*shown).to_owned() }
     };
-    blocks.chunks(2).map(look).collect()
+    blocks.chunks(2).map(of_pair).collect()
 }
 
-impl Look {
+impl RunbookCommand {
     /// Types it for a node, with what a reader puts in for other words of the page, and returns the answer.
     pub async fn typed(&self, node: &str, values: &[(&str, &str)]) -> String {
         let fill = |text: &str| fill(&text.replace(NODE, node), values);
@@ -74,12 +74,12 @@ impl Look {
 
     /// Types it until one line of the answer has all of these words; returns the answer.
     pub async fn shows(&self, node: &str, words: &[&str]) -> String {
-        let look = async || {
+        let poll = async || {
             let said = self.typed(node, &[]).await;
             let is_there = said.lines().any(|line| words.iter().all(|word| line.contains(word)));
             if is_there { Ok(said) } else { Err(said) }
         };
-        eventually(&format!("{} shows {words:?}", self.alert), SOON, look).await
+        eventually(&format!("{} shows {words:?}", self.alert), SOON, poll).await
     }
 
     /// Whether what it names does not exist, as the page shows.
@@ -89,7 +89,7 @@ impl Look {
 
     /// Whether it picks what is wrong, which may be nothing.
     fn may_be_empty(&self) -> bool {
-        ["select(", "--field-selector reason="].iter().any(|words| self.command.contains(words))
+        ["select(", "--field-selector reason="].iter().any(|part| self.command.contains(part))
     }
 
     /// The lines of the page that are the same everywhere: heads of tables, and what a metric says of itself.

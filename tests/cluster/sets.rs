@@ -3,11 +3,24 @@
 use serde_json::{Value, json};
 
 use crate::check::Space;
+use crate::cluster::{SOON, eventually};
 use crate::machine::Disk;
 use crate::page::{section, typed};
 use crate::pods::With as _;
 
 pub const MIB: u64 = 1 << 20;
+
+/// Prints whether the kernel can keep folders of XFS within their sizes: its counters are there only then. XFS is loaded
+/// by whoever makes the first one.
+const COUNTS: &str = "modprobe xfs 2>/dev/null; test -e /proc/fs/xfs/xqmstat && echo yes || echo no";
+
+/// A disk whose volumes are folders.
+pub struct Folders {
+    pub disk: Disk,
+    pub class: String,
+    /// Each is kept within its size.
+    pub counts: bool,
+}
 
 impl Space {
     /// A carved set of this namespace that selects one image, and whose class has the namespace's name.
@@ -29,6 +42,34 @@ impl Space {
         self.create(&self.set(name, disk.image.to_str().unwrap())).await;
         self.until_claimed(name, 1).await;
         (disk, format!("{}-{name}", self.namespace))
+    }
+
+    /// The same with volumes that are folders, kept within their sizes where the kernel can do that.
+    pub async fn own_folders(&self, name: &str) -> Folders {
+        let disk = self.machine().disk(&format!("{}-{name}", self.namespace), 2048 * MIB).await;
+        let mut set = self.set(name, disk.image.to_str().unwrap()).with("/spec/layout", json!("Directory"));
+        set["spec"].as_object_mut().unwrap().remove("partitioningSpec");
+        let counts = self.agent(&["sh", "-c", COUNTS]).await.trim() == "yes";
+        if !counts {
+            set["spec"]["quota"] = json!("none");
+        }
+        self.create(&set).await;
+        self.until_claimed(name, 1).await;
+        // Its filesystem is made after its label.
+        let made = async || {
+            let status = self.disk_status(&disk).await.unwrap_or_default();
+            if status["free"].as_i64() > Some(0) { Ok(()) } else { Err(status) }
+        };
+        eventually("the disk has a filesystem, and room", SOON, made).await;
+        Folders { disk, class: format!("{}-{name}", self.namespace), counts }
+    }
+
+    /// Asks for more, and waits until the claim has it.
+    pub async fn grow(&self, claim: &str, size: &str) {
+        let patch = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        self.patch("PersistentVolumeClaim", self.here(), claim, &patch).await;
+        let grown = |claim: &Value| claim["status"]["capacity"]["storage"] == size;
+        self.until("PersistentVolumeClaim", self.here(), claim, &format!("has {size}"), grown).await;
     }
 
     pub async fn until_claimed(&self, set: &str, devices: i64) {
@@ -63,11 +104,11 @@ impl Space {
     }
 
     /// Waits until the order for a disk is in this state, and says so in these words.
-    pub async fn until_ordered(&self, node: &str, id: &str, state: &str, words: &str) {
+    pub async fn until_ordered(&self, node: &str, id: &str, state: &str, message: &str) {
         let is_so = |pool: &Value| {
-            order(pool, id).is_some_and(|it| it["state"] == state && it["message"].as_str().unwrap().contains(words))
+            order(pool, id).is_some_and(|it| it["state"] == state && it["message"].as_str().unwrap().contains(message))
         };
-        self.until("DevicePool", None, node, &format!("the order for {id} is {state}: {words}"), is_so).await;
+        self.until("DevicePool", None, node, &format!("the order for {id} is {state}: {message}"), is_so).await;
     }
 
     /// Takes the order for a disk back.

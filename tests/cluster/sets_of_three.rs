@@ -168,7 +168,7 @@ impl Member {
 
     /// The pod has other claims, on other volumes, and is ready.
     pub async fn is_whole_again(&self, space: &Space) -> Self {
-        let look = async || {
+        let poll = async || {
             for claim in &self.claims {
                 let now = space.get("PersistentVolumeClaim", space.here(), name(claim)).await.ok_or("no claim")?;
                 if now["metadata"]["uid"] == claim["metadata"]["uid"] || now["status"]["phase"] != "Bound" {
@@ -178,7 +178,7 @@ impl Member {
             let now = space.get("Pod", space.here(), self.name()).await.ok_or("no pod")?;
             if now["metadata"]["uid"] != *self.uid() && is_ready(&now) { Ok(()) } else { Err("no new pod") }
         };
-        eventually(&format!("{} is whole again", self.name()), IN_TIME, look).await;
+        eventually(&format!("{} is whole again", self.name()), IN_TIME, poll).await;
         Self::of(space, self.name()).await
     }
 

@@ -97,7 +97,7 @@ async fn remove(space: &Space, node: &str) {
     }
 }
 
-/// What a kubelet would have told by now. What fails is told the next time.
+/// What a kubelet would have reported by now. What fails is reported the next time.
 async fn be_kubelet(cluster: &Cluster, nodes: &[String], troubles: &BTreeMap<String, Trouble>) {
     for node in nodes {
         heartbeat(cluster, node, troubles.get(node) == Some(&Trouble::Away)).await;

@@ -10,9 +10,9 @@ use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use futures::{Stream, StreamExt as _, stream};
-use localpool::csi::proto::agent::agent_server::{Agent, AgentServer};
-use localpool::csi::proto::agent::*;
-use localpool::csi::server;
+use localpool::rpc::proto::agent::agent_server::{Agent, AgentServer};
+use localpool::rpc::proto::agent::*;
+use localpool::rpc::server;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tonic::service::Routes;
@@ -67,7 +67,21 @@ impl Answers {
     }
 }
 
-/// An API server that has two volumes: one on a node that it does not have, and one that nobody claims.
+/// The kinds of which it has none: an empty list.
+const NONE: [&str; 10] = [
+    "nodes",
+    "pods",
+    "events",
+    "leases",
+    "localvolumesets",
+    "localvolumes",
+    "localvolumediscoveries",
+    "localvolumediscoveryresults",
+    "persistentvolumeclaims",
+    "storageclasses",
+];
+
+/// An API server that has a claim and two volumes: one on a node that it does not have, and one that nobody claims.
 fn api(request: &HttpRequest) -> HttpResponse {
     let path = request.uri().path();
     let found = if path.ends_with("/persistentvolumes") {
@@ -101,6 +115,24 @@ fn api(request: &HttpRequest) -> HttpResponse {
         let is_gone = request.uri().query().is_some_and(|query| query.contains(GONE));
         let items: Vec<Value> = is_gone.then(|| volume(NOBODY, GONE)).into_iter().collect();
         json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolumeList", "metadata": {}, "items": items})
+    } else if path.ends_with("/persistentvolumeclaims/data") {
+        let spec = json!({"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}});
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "uid": "d"}, "spec": spec})
+    } else if NONE.iter().any(|kind| path.ends_with(&format!("/{kind}"))) {
+        json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []})
+    } else if path == "/version" {
+        let text = [
+            "buildDate",
+            "compiler",
+            "gitCommit",
+            "gitTreeState",
+            "gitVersion",
+            "goVersion",
+            "major",
+            "minor",
+            "platform",
+        ];
+        Value::Object(text.into_iter().map(|key| (key.to_owned(), json!("1"))).collect())
     } else if path.ends_with("/nodes/somebody") {
         json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "somebody"}})
     } else {
@@ -124,9 +156,9 @@ fn volume(id: &str, node: &str) -> Value {
 struct Content;
 
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
-type Said = Result<Response<Report>, Status>;
+type Reply = Result<Response<Report>, Status>;
 
-fn said(what: &str) -> Said {
+fn reply(what: &str) -> Reply {
     Ok(Response::new(Report { lines: vec![format!("{what}: done"), "and that is all".to_owned()] }))
 }
 
@@ -149,35 +181,35 @@ impl Agent for Content {
         Ok(Response::new(InventoryReply { text: "{\"unhealthy\": []}\n".to_owned() }))
     }
 
-    async fn release_disk(&self, _: Request<DiskRequest>) -> Said {
-        said("release")
+    async fn release_disk(&self, _: Request<DiskRequest>) -> Reply {
+        reply("release")
     }
 
-    async fn give_up_disk(&self, _: Request<DiskRequest>) -> Said {
-        said("give up")
+    async fn give_up_disk(&self, _: Request<DiskRequest>) -> Reply {
+        reply("give up")
     }
 
-    async fn adopt_disk(&self, _: Request<DiskRequest>) -> Said {
-        said("adopt")
+    async fn adopt_disk(&self, _: Request<DiskRequest>) -> Reply {
+        reply("adopt")
     }
 
-    async fn locate_disk(&self, _: Request<LocateRequest>) -> Said {
-        said("locate")
+    async fn locate_disk(&self, _: Request<LocateRequest>) -> Reply {
+        reply("locate")
     }
 
-    async fn plan_sets(&self, _: Request<SetsRequest>) -> Said {
-        said("plan")
+    async fn plan_sets(&self, _: Request<SetsRequest>) -> Reply {
+        reply("plan")
     }
 
-    async fn adopt_volume(&self, _: Request<VolumeRequest>) -> Said {
-        said("adopt")
+    async fn adopt_volume(&self, _: Request<VolumeRequest>) -> Reply {
+        reply("adopt")
     }
 
-    async fn settle_volume(&self, _: Request<SettleRequest>) -> Said {
-        said("settle")
+    async fn settle_volume(&self, _: Request<SettleRequest>) -> Reply {
+        reply("settle")
     }
 
-    async fn set_aside_journal(&self, _: Request<SetAsideRequest>) -> Said {
-        said("set aside")
+    async fn set_aside_journal(&self, _: Request<SetAsideRequest>) -> Reply {
+        reply("set aside")
     }
 }

@@ -8,13 +8,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answers;
+mod clusters;
 mod roles;
+mod shells;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -23,7 +25,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use localpool::cli::Cli;
+use localpool::cli::{Cli, Plugin};
 use localpool_testing::pid;
 use nix::sys::signal::{Signal, kill};
 
@@ -69,8 +71,17 @@ impl Sink {
     }
 }
 
+/// What a program knows of commands.
+type Definition = fn() -> clap::Command;
+
+/// The names of the program, each with its own commands.
+const PROGRAMS: [(&str, Definition); 2] = [("localpool", Cli::command), ("kubectl-localpool", Plugin::command)];
+
 /// What a command finds around it.
+#[derive(Clone)]
 struct World {
+    /// The name by which the program is called.
+    program: &'static str,
     folder: PathBuf,
     state: PathBuf,
     kubeconfig: PathBuf,
@@ -80,78 +91,91 @@ impl World {
     /// No agent, no state directory and no cluster.
     fn without_anybody(folder: &Path) -> Self {
         let [state, kubeconfig] = ["state", "no-cluster"].map(|name| folder.join(name));
-        Self { folder: folder.to_owned(), state, kubeconfig }
+        Self { program: "localpool", folder: folder.to_owned(), state, kubeconfig }
     }
 
     fn with(folder: &Path, answers: &Answers) -> Self {
-        Self { folder: folder.to_owned(), state: answers.state.clone(), kubeconfig: answers.kubeconfig.clone() }
+        let (state, kubeconfig) = (answers.state.clone(), answers.kubeconfig.clone());
+        Self { program: "localpool", folder: folder.to_owned(), state, kubeconfig }
     }
 
-    fn spawn(&self, words: &[OsString], out: Sink, err: Sink) -> Child {
+    /// The same for the program under another name.
+    fn called(&self, program: &'static str) -> Self {
+        Self { program, ..self.clone() }
+    }
+
+    fn spawn(&self, arguments: &[OsString], out: Sink, err: Sink) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_localpool"));
-        command.args(words).stdin(Stdio::null());
+        command.arg0(self.program);
+        command.args(arguments).stdin(Stdio::null());
         for name in std::env::vars_os().map(|(name, _)| name) {
             if name.to_string_lossy().starts_with("LOCALPOOL_") || name.to_string_lossy().starts_with("KUBERNETES_") {
                 command.env_remove(name);
             }
         }
         command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.folder);
-        if words.first().is_some_and(|word| word == DEMO) {
+        if arguments.first().is_some_and(|word| word == DEMO) {
             command.env("TMPDIR", self.folder.join("no-room"));
         }
         let _turn = SPAWN.lock().unwrap_or_else(PoisonError::into_inner);
         command.stdout(out.open()).stderr(err.open()).spawn().unwrap()
     }
 
-    fn run(&self, words: &[OsString], out: Sink, err: Sink) -> Output {
-        ended(self.spawn(words, out, err), &format!("{words:?}, out {out:?}, err {err:?}"))
+    fn run(&self, arguments: &[OsString], out: Sink, err: Sink) -> Output {
+        ended(self.spawn(arguments, out, err), &format!("{arguments:?}, out {out:?}, err {err:?}"))
     }
 
     /// With and without a reader, and on a full disk. Returns its output when both streams are read.
-    fn check(&self, words: &[OsString]) -> Output {
-        let (well, unheard, [closed, full]) = self.runs_of_one_machine(words);
-        assert!(well.status.success() == well.stderr.is_empty(), "{words:?} says no success or no failure: {well:?}");
+    fn check(&self, arguments: &[OsString]) -> Output {
+        let (well, unheard, [closed, full]) = self.runs_of_one_machine(arguments);
+        assert!(
+            well.status.success() == well.stderr.is_empty(),
+            "{arguments:?} says no success or no failure: {well:?}"
+        );
         for (err, unheard) in unheard {
-            assert_eq!(unheard.status.code(), well.status.code(), "{words:?} with standard error {err:?}");
-            assert_eq!(unheard.stdout, well.stdout, "{words:?} with standard error {err:?}");
+            assert_eq!(unheard.status.code(), well.status.code(), "{arguments:?} with standard error {err:?}");
+            assert_eq!(unheard.stdout, well.stdout, "{arguments:?} with standard error {err:?}");
         }
         if well.stdout.is_empty() {
             // It had no output to lose.
             for (out, unread) in [(Closed, closed), (Full, full)] {
-                assert_eq!(unread.status.code(), well.status.code(), "{words:?} with standard output {out:?}");
-                assert_eq!(unread.stderr, well.stderr, "{words:?} with standard output {out:?}");
+                assert_eq!(unread.status.code(), well.status.code(), "{arguments:?} with standard output {out:?}");
+                assert_eq!(unread.stderr, well.stderr, "{arguments:?} with standard output {out:?}");
             }
             return well;
         }
-        assert!(well.status.success(), "{words:?} prints and fails: {well:?}");
-        assert_eq!(closed.status.code(), Some(ENDED_BY_SIGPIPE), "{words:?}: {closed:?}");
-        assert_eq!(String::from_utf8_lossy(&closed.stderr), "", "{words:?} is not quiet without a reader");
-        assert_eq!(full.status.code(), Some(1), "{words:?}: {full:?}");
+        assert!(well.status.success(), "{arguments:?} prints and fails: {well:?}");
+        assert_eq!(closed.status.code(), Some(ENDED_BY_SIGPIPE), "{arguments:?}: {closed:?}");
+        assert_eq!(String::from_utf8_lossy(&closed.stderr), "", "{arguments:?} is not quiet without a reader");
+        assert_eq!(full.status.code(), Some(1), "{arguments:?}: {full:?}");
         let output = String::from_utf8_lossy(&full.stderr);
-        assert!(output.starts_with("localpool: ") && output.contains("No space left on device"), "{words:?}: {output}");
-        assert_eq!(output.lines().count(), 1, "{words:?}: {output}");
-        assert_eq!(self.run(words, Full, Full).status.code(), Some(1), "{words:?} with nowhere to say it");
+        assert!(
+            output.starts_with("localpool: ") && output.contains("No space left on device"),
+            "{arguments:?}: {output}"
+        );
+        assert_eq!(output.lines().count(), 1, "{arguments:?}: {output}");
+        assert_eq!(self.run(arguments, Full, Full).status.code(), Some(1), "{arguments:?} with nowhere to say it");
         well
     }
 
-    /// Runs of a command with both streams read, with an unread standard error, and with an unread standard output, during
-    /// which the machine stayed as it was: others attach and detach disks on it, and `devices` shows them.
-    fn runs_of_one_machine(&self, words: &[OsString]) -> (Output, [(Sink, Output); 2], [Output; 2]) {
+    /// Runs of a command with both streams read, with an unread standard error, and with an unread standard output,
+    /// during which the machine stayed as it was: others attach and detach disks on it, and `devices` shows them.
+    fn runs_of_one_machine(&self, arguments: &[OsString]) -> (Output, [(Sink, Output); 2], [Output; 2]) {
         for _ in 0..TRIES {
-            let well = self.run(words, Kept, Kept);
-            let unheard = [Closed, Full].map(|err| (err, self.run(words, Kept, err)));
-            let unread = [Closed, Full].map(|out| self.run(words, out, Kept));
-            let again = self.run(words, Kept, Kept);
+            let well = self.run(arguments, Kept, Kept);
+            let unheard = [Closed, Full].map(|err| (err, self.run(arguments, Kept, err)));
+            let unread = [Closed, Full].map(|out| self.run(arguments, out, Kept));
+            let again = self.run(arguments, Kept, Kept);
             if (again.status, &again.stdout, &again.stderr) == (well.status, &well.stdout, &well.stderr) {
                 return (well, unheard, unread);
             }
         }
-        panic!("{words:?} says something else each time, {TRIES} times");
+        panic!("{arguments:?} says something else each time, {TRIES} times");
     }
 
     /// The calls of a subcommand that ends by itself: with the arguments that it needs, and with each optional one.
-    fn forms(&self, words: &[OsString], command: &clap::Command) -> Vec<Vec<OsString>> {
-        let mut forms = vec![words.to_vec()];
+    fn forms(&self, arguments: &[OsString], command: &clap::Command) -> Vec<Vec<OsString>> {
+        let mut forms = vec![arguments.to_vec()];
         let (always, at_times): (Vec<_>, Vec<_>) =
             command.get_arguments().partition(|arg| arg.is_required_set() || arg.get_id() == "dry_run");
         let state = command.get_arguments().filter(|arg| arg.get_id() == "state_dir");
@@ -171,12 +195,14 @@ impl World {
         if !arg.get_action().takes_values() {
             return vec![option];
         }
-        let paths = |names: &[&str]| names.iter().map(|name| self.folder.join(name).into()).collect();
+        let paths = |names: &[&str]| names.iter().map(|name| self.folder.join(name).into()).collect::<Vec<OsString>>();
         let values: Vec<OsString> = match arg.get_id().as_str() {
             "state_dir" => vec![self.state.clone().into()],
             "file" => paths(&["sets.yaml", "no-sets.yaml"]),
+            "archive" => paths(&["no/bundle.tar.gz"]).into_iter().chain(["-".into()]).collect::<Vec<OsString>>(),
             "install_in" => paths(&["rules", "sets.yaml"]),
             "volume" => [NOBODY, FOUND].map(OsString::from).to_vec(),
+            "node_disk" => vec![format!("somebody/{NOBODY}").into(), "somebody".into()],
             "node" => [GONE, "somebody"].map(OsString::from).to_vec(),
             "claim" => ["default/data", "data"].map(OsString::from).to_vec(),
             "output" => ["table", "wide", "json", "yaml", "xml"].map(OsString::from).to_vec(),
@@ -207,25 +233,28 @@ fn ended(child: Child, what: &str) -> Output {
 }
 
 /// Every command and subcommand, by its words.
-fn commands() -> Vec<(Vec<OsString>, clap::Command)> {
-    let mut root = Cli::command();
+fn commands(program: fn() -> clap::Command) -> Vec<(Vec<OsString>, clap::Command)> {
+    let mut root = program();
     root.build();
     let mut found = Vec::new();
     let mut open = vec![(Vec::new(), root)];
-    while let Some((words, command)) = open.pop() {
+    while let Some((arguments, command)) = open.pop() {
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-            let words: Vec<OsString> = words.iter().cloned().chain([below.get_name().into()]).collect();
-            open.push((words, below.clone()));
+            let arguments: Vec<OsString> = arguments.iter().cloned().chain([below.get_name().into()]).collect();
+            open.push((arguments, below.clone()));
         }
-        found.push((words, command));
+        found.push((arguments, command));
     }
     found
 }
 
 /// Those that do something, without the roles.
-fn verbs() -> Vec<(Vec<OsString>, clap::Command)> {
-    let is_role = |words: &[OsString]| ROLES.iter().any(|role| words[0] == *role);
-    commands().into_iter().filter(|(words, command)| !command.has_subcommands() && !is_role(words)).collect()
+fn verbs(program: fn() -> clap::Command) -> Vec<(Vec<OsString>, clap::Command)> {
+    let is_role = |arguments: &[OsString]| ROLES.iter().any(|role| arguments[0] == *role);
+    commands(program)
+        .into_iter()
+        .filter(|(arguments, command)| !command.has_subcommands() && !is_role(arguments))
+        .collect()
 }
 
 fn folder() -> tempfile::TempDir {
@@ -236,7 +265,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn words(text: &str) -> Vec<OsString> {
+fn arguments(text: &str) -> Vec<OsString> {
     text.split(' ').map(OsString::from).collect()
 }
 
@@ -245,11 +274,14 @@ fn every_subcommand_survives_a_reader_that_is_gone_and_a_full_disk() {
     let folder = folder();
     let answers = Answers::begin(folder.path());
     let worlds = [World::without_anybody(folder.path()), World::with(folder.path(), &answers)];
-    for (words, command) in verbs() {
+    let all = PROGRAMS.map(|(name, program)| (worlds.each_ref().map(|world| world.called(name)), verbs(program)));
+    for (worlds, (arguments, command)) in
+        all.iter().flat_map(|(worlds, verbs)| verbs.iter().map(move |verb| (worlds, verb)))
+    {
         let forms =
-            worlds.iter().flat_map(|world| world.forms(&words, &command).into_iter().map(move |form| (world, form)));
+            worlds.iter().flat_map(|world| world.forms(arguments, command).into_iter().map(move |form| (world, form)));
         let printed = forms.filter(|(world, form)| !world.check(form).stdout.is_empty()).count();
-        assert!(printed > 0 || words[0] == DEMO, "{words:?} has printed nothing, and so is not tried");
+        assert!(printed > 0 || arguments[0] == DEMO, "{arguments:?} has printed nothing, and so is not tried");
     }
     assert!(!worlds[0].state.exists(), "a state directory was made");
 }
@@ -258,10 +290,16 @@ fn every_subcommand_survives_a_reader_that_is_gone_and_a_full_disk() {
 fn every_help_and_every_refusal_survives_a_reader_that_is_gone_and_a_full_disk() {
     let folder = folder();
     let world = World::without_anybody(folder.path());
-    assert!(world.check(&words("--version")).status.success());
-    for (command, _) in commands() {
+    assert!(world.check(&arguments("--version")).status.success());
+    for (name, program) in PROGRAMS {
+        every_help_and_every_refusal(&world.called(name), &commands(program));
+    }
+}
+
+fn every_help_and_every_refusal(world: &World, commands: &[(Vec<OsString>, clap::Command)]) {
+    for (command, _) in commands {
         let with = |before: &[&str], after: &[&str]| {
-            let [before, after] = [before, after].map(|words| words.iter().map(OsString::from));
+            let [before, after] = [before, after].map(|arguments| arguments.iter().map(OsString::from));
             before.chain(command.iter().cloned()).chain(after).collect::<Vec<OsString>>()
         };
         for help in [with(&[], &["--help"]), with(&["help"], &[])] {
@@ -271,10 +309,10 @@ fn every_help_and_every_refusal_survives_a_reader_that_is_gone_and_a_full_disk()
         let refused = world.check(&with(&[], &["--no-such-option"]));
         assert_eq!(refused.status.code(), Some(2), "{command:?}: {refused:?}");
     }
-    for (command, tree) in commands() {
+    for (command, tree) in commands {
         // Without what it needs: a subcommand, or an argument.
         if tree.has_subcommands() || tree.get_arguments().any(clap::Arg::is_required_set) {
-            let refused = world.check(&command);
+            let refused = world.check(command);
             assert_eq!(refused.status.code(), Some(2), "{command:?}: {refused:?}");
         }
     }
@@ -307,16 +345,16 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
     let before = all_below(folder.path());
     let mut tried = BTreeSet::new();
     for world in [World::without_anybody(folder.path()), left] {
-        for (words, command) in verbs() {
+        for (arguments, command) in verbs(Cli::command) {
             if !command.get_arguments().any(|arg| arg.get_id() == "dry_run") {
                 continue;
             }
-            for form in world.forms(&words, &command) {
+            for form in world.forms(&arguments, &command) {
                 let output = world.run(&form, Kept, Kept);
                 assert!(!output.status.success() || !output.stdout.is_empty(), "{form:?} says nothing");
                 assert!(all_below(folder.path()) == before, "{form:?} wrote something");
             }
-            tried.insert(words);
+            tried.insert(arguments);
         }
     }
     let asked = answers.asked();
@@ -326,6 +364,7 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
         "disk cordon",
         "disk uncordon",
         "disk drain",
+        "disk add",
         "disk locate",
         "disk release",
         "disk give-up",
@@ -337,14 +376,14 @@ fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_ar
         "volume erase",
         "state set-aside",
     ] {
-        assert!(tried.contains(&words(verb)), "{verb} has no dry run any more");
+        assert!(tried.contains(&arguments(verb)), "{verb} has no dry run any more");
     }
 }
 
 #[test]
 fn every_subcommand_that_is_tried_apart_is_there() {
-    let all = commands();
+    let all = commands(Cli::command);
     for apart in ROLES.into_iter().chain([DEMO]) {
-        assert!(all.iter().any(|(words, _)| *words == [OsString::from(apart)]), "there is no {apart} any more");
+        assert!(all.iter().any(|(arguments, _)| *arguments == [OsString::from(apart)]), "there is no {apart} any more");
     }
 }

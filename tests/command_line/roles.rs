@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::Sink::{self, Closed, Full, Kept};
 use crate::answers::Answers;
-use crate::{AT_MOST, ROLES, World, ended, folder, words};
+use crate::{AT_MOST, ROLES, World, arguments, ended, folder};
 
 const SINKS: [(Sink, Sink); 6] =
     [(Kept, Kept), (Closed, Kept), (Full, Kept), (Kept, Closed), (Kept, Full), (Full, Full)];
@@ -24,7 +24,7 @@ const SINKS: [(Sink, Sink); 6] =
 fn role(name: &str, world: &World) -> Vec<OsString> {
     let with_state = |options: &str| {
         let state = ["--state-dir".into(), world.state.clone().into(), "--node-name".into(), "nobody".into()];
-        words(options).into_iter().chain(state)
+        arguments(options).into_iter().chain(state)
     };
     let path = |option: &str, name: &str| [option.into(), world.folder.join(name).into()];
     match name {
@@ -34,7 +34,7 @@ fn role(name: &str, world: &World) -> Vec<OsString> {
         }
         "node" => with_state("node --http 127.0.0.1:0").chain(path("--kubelet-dir", "kubelet")).collect(),
         "controller" => {
-            let options = words("controller --http 127.0.0.1:0 --namespace none --pod-name nobody");
+            let options = arguments("controller --http 127.0.0.1:0 --namespace none --pod-name nobody");
             options.into_iter().chain(path("--socket", "controller.sock")).collect()
         }
         "discovery" => with_state("discovery --namespace none").collect(),
@@ -57,10 +57,10 @@ fn await_begun(child: &Child) {
     }
 }
 
-fn check_that_it_ends(world: &World, name: &str, words: &[OsString]) {
+fn check_that_it_ends(world: &World, name: &str, arguments: &[OsString]) {
     for (out, err) in SINKS {
         let what = format!("{name}, out {out:?}, err {err:?}");
-        let output = ended(world.spawn(words, out, err), &what);
+        let output = ended(world.spawn(arguments, out, err), &what);
         assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(err != Kept || text.contains("localpool: "), "{what} does not say why: {text}");
@@ -84,8 +84,8 @@ fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins
     let folder = folder();
     let world = World::without_anybody(folder.path());
     let named = |name: &str| {
-        let words = role("node", &world).into_iter();
-        words.map(|word| if word == "nobody" { name.into() } else { word }).collect::<Vec<OsString>>()
+        let arguments = role("node", &world).into_iter();
+        arguments.map(|word| if word == "nobody" { name.into() } else { word }).collect::<Vec<OsString>>()
     };
     let answer = |name: &str| {
         let output = ended(world.spawn(&named(name), Kept, Kept), name);
@@ -106,12 +106,12 @@ fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins
 }
 
 /// Starts it, waits until it has logged these words, and stops it.
-fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str) {
+fn check_that_it_serves(world: &World, name: &str, arguments: &[OsString], log: &str) {
     let mut logged_after = Duration::ZERO;
     for (out, err) in SINKS {
         let what = format!("{name}, out {out:?}, err {err:?}");
         let begun = Instant::now();
-        let mut child = world.spawn(words, out, err);
+        let mut child = world.spawn(arguments, out, err);
         await_begun(&child);
         let pid = pid(&child);
         let text = match child.stderr.take() {
@@ -139,9 +139,9 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
 }
 
 /// Waits for words in a log; returns the thread that reads the rest of it.
-fn until_said(pipe: ChildStderr, words: &str, what: &str) -> JoinHandle<String> {
+fn until_said(pipe: ChildStderr, message: &str, what: &str) -> JoinHandle<String> {
     let (found, finds) = channel();
-    let wanted = words.to_owned();
+    let wanted = message.to_owned();
     let reader = thread::spawn(move || {
         let mut text = String::new();
         for line in BufReader::new(pipe).lines() {
@@ -153,7 +153,7 @@ fn until_said(pipe: ChildStderr, words: &str, what: &str) -> JoinHandle<String> 
         }
         text
     });
-    finds.recv_timeout(AT_MOST).unwrap_or_else(|_| panic!("{what} has not logged {words:?}"));
+    finds.recv_timeout(AT_MOST).unwrap_or_else(|_| panic!("{what} has not logged {message:?}"));
     reader
 }
 

@@ -1,12 +1,17 @@
-//! Whatever README, CONTRIBUTING and `make help` tell a person to run is run by `.ci/run`: as a stage, by something
-//! that a stage runs, or not at all, with the reason. A command that nothing runs breaks unseen. `verbs` covers other
-//! mentions of `localpool`, `tables` what documents say about facts and filters.
+//! Whatever `make help` and the pages of `SHOWN` tell a person to run is run by `.ci/run`: as a stage, by something that a
+//! stage runs, or not at all, with the reason. A command that nothing runs breaks unseen. `verbs` covers other mentions
+//! of `localpool`, `tables` what documents say about facts and filters, `paths` the files that they name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod api;
+mod links;
 mod named_tests;
+mod paths;
+mod plots;
 mod tables;
 mod verbs;
+mod workflows;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,23 +23,43 @@ use regex::Regex;
 enum Else {
     /// In this file, a test of this name runs it with these words.
     Test(&'static str, &'static str, &'static str),
-    /// A stage runs this script, which runs it with these words.
-    Script(&'static str, &'static str),
+    /// `scripts/test-cluster` runs it in xtask, by this source with these words.
+    ClusterTier(&'static str, &'static str),
     /// A tier of `scripts/test`, which runs all of them if none is named.
     Tier(&'static str),
     Not(&'static str),
 }
 
-use Else::{Not, Script, Test, Tier};
+use Else::{ClusterTier, Not, Test, Tier};
 
 const BY_HAND: Else =
-    Test("tests/loop_readme.rs", "loop_the_lines_that_readme_shows_for_a_loop_disk_do_what_it_says", "blocks(\"sh\")");
-const CLUSTER: Else = Script("scripts/test-cluster", "lines=$(install_lines)");
+    Test(STANDALONE, "loop_the_lines_that_the_page_shows_for_a_loop_disk_do_what_it_says", "blocks(\"sh\")");
+const STANDALONE: &str = "tests/loop_standalone.rs";
+const CLUSTER: Else = ClusterTier("xtask/src/cluster/chart.rs", "let lines = install_lines(");
+const TRIAL: Else = Test(
+    "tests/cluster/together/examples.rs",
+    "the_lines_for_a_laptop_give_a_pod_a_volume_on_a_loop_disk_and_take_all_of_it_back",
+    "section(\"../README.md\",",
+);
+const WHY: Else = Test(
+    "tests/apiserver/plugin.rs",
+    "whoever_only_looks_learns_why_a_claim_waits_and_who_may_nothing_learns_that",
+    "&[\"why\", \"pvc\", &pvc]",
+);
+const TABLES: Else = Test(
+    "tests/cluster/together/show.rs",
+    "kubectl_get_answers_what_is_free_where_and_whose_each_volume_is",
+    "\"get\", \"devicepools\"",
+);
+const WITH_DOCKER: Else = Not("CI has no Docker, and makes the image of the same Containerfile by make image");
 const WHILE_WORKING: Else = Not("a part of a stage, for somebody who changes that part");
 const CORDONS: &str = "the_verbs_cordon_a_disk_and_take_that_back_and_dry_they_write_nothing";
 const ADOPTED: &str = "loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted";
 const HEALTH: &str = "loop_what_somebody_unmounts_is_in_the_health_of_the_volume_until_it_is_mounted_again";
 const CONFLICT: &str = "loop_a_conflict_is_shown_and_settled_by_command";
+
+/// Pages whose commands are held to a run.
+const SHOWN: &[&str] = &["README.md", "CONTRIBUTING.md", "docs/development.md", "docs/standalone.md"];
 
 /// Commands by their prefix: the longest match counts.
 const ELSEWHERE: &[(&str, Else)] = &[
@@ -43,12 +68,13 @@ const ELSEWHERE: &[(&str, Else)] = &[
         Not("half an hour of figures; make bench-check and scripts/test-cluster bench --short are its short form"),
     ),
     ("make clean", Not("the stages after it would build everything again")),
-    ("make cluster-build", Script("scripts/test-cluster", "run cluster/build")),
-    ("make cluster-down", Script("scripts/test-cluster", "localpool-cluster\" down")),
-    ("make cluster-up", Script("scripts/test-cluster", "localpool-cluster up")),
+    ("make cluster-down", ClusterTier("xtask/src/cluster/mod.rs", "down.arg(\"down\")")),
+    ("make cluster-up", ClusterTier("xtask/src/cluster/mod.rs", "self.run(\"localpool-cluster\", &[\"up\"])")),
+    ("make release", Not("asks for an entry in CHANGELOG.md; make release-check makes the same files")),
     ("make sanity", Tier("sanity")),
     ("make test-apiserver", Tier("apiserver")),
     ("make test-loop", Tier("loop")),
+    ("make test-page", WHILE_WORKING),
     ("make test-unit", Tier("unit")),
     ("KEEP=1 make test-cluster", Not("leaves the cluster up, and is make test-cluster up to there")),
     (".ci/run", Not("it is what runs the others")),
@@ -57,14 +83,14 @@ const ELSEWHERE: &[(&str, Else)] = &[
     ("scripts/test loop", Tier("loop")),
     ("scripts/test-cluster", WHILE_WORKING),
     ("scripts/test-vm", WHILE_WORKING),
-    // From README's blocks.
+    // From the blocks of README and of docs/standalone.md.
     ("kubectl create namespace localpool", CLUSTER),
     ("kubectl label namespace localpool", CLUSTER),
     ("helm install localpool", CLUSTER),
     ("kubectl -n localpool rollout status", CLUSTER),
     (
         "kubectl apply -n localpool -f examples/set-carved.yaml",
-        Script("scripts/test-cluster", "examples/set-$set.yaml"),
+        ClusterTier("xtask/src/cluster/chart.rs", "format!(\"set-{set}.yaml\")"),
     ),
     (
         "kubectl apply -f examples/pod.yaml",
@@ -78,6 +104,23 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "\"get\", \"pod,pvc,devicepools,poolvolumes\"",
         ),
     ),
+    ("export LOCALPOOL_IMAGE", WITH_DOCKER),
+    ("docker build -f Containerfile", WITH_DOCKER),
+    ("docker push", WITH_DOCKER),
+    ("kubectl -n localpool exec -i ds/localpool-node -- localpool set plan -f -", TRIAL),
+    ("DISK=$(kubectl -n localpool exec ds/localpool-node", TRIAL),
+    ("kubectl apply -n localpool -f examples/set-loop.yaml", TRIAL),
+    ("kubectl apply -f examples/pod-loop.yaml", TRIAL),
+    ("kubectl -n localpool exec ds/localpool-node -- localpool devices", TRIAL),
+    ("kubectl wait --for=condition=Ready pod/loop-writer", TRIAL),
+    ("kubectl logs loop-writer", TRIAL),
+    ("kubectl delete -f examples/pod-loop.yaml", TRIAL),
+    ("kubectl delete -n localpool -f examples/set-loop.yaml", TRIAL),
+    ("kubectl -n localpool exec ds/localpool-node -- localpool disk release", TRIAL),
+    ("kubectl -n localpool exec ds/localpool-node -- losetup --detach", TRIAL),
+    ("kubectl get devicepools", TABLES),
+    ("kubectl localpool why pvc", WHY),
+    ("kubectl get poolvolumes", TABLES),
     ("export PATH=$PWD/target/release", BY_HAND),
     ("mkdir /var/tmp/localpool-try", BY_HAND),
     ("truncate -s 4G disk.img", BY_HAND),
@@ -104,6 +147,31 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "src/agent/admin/locate/tests.rs",
             "a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing",
             "Verb::LocateDisk",
+        ),
+    ),
+    (
+        "localpool cluster",
+        Test(
+            "tests/apiserver/plugin.rs",
+            "whoever_only_looks_learns_why_a_claim_waits_and_who_may_nothing_learns_that",
+            "\"cluster\"",
+        ),
+    ),
+    (
+        "localpool completion",
+        Test(
+            "tests/command_line/shells.rs",
+            "bash_offers_the_names_of_the_cluster_and_only_those_that_begin_so",
+            "completion bash",
+        ),
+    ),
+    ("localpool man", Test("tests/command_line/shells.rs", "every_command_has_a_manual_page_that_names_it", "\"man\"")),
+    (
+        "localpool disk add",
+        Test(
+            "tests/apiserver/named_disks.rs",
+            "a_disk_is_added_by_a_verb_under_a_random_name_once_and_a_node_asks_for_default_disks_by_an_annotation",
+            "add(stage.client",
         ),
     ),
     ("localpool disk cordon", Test("tests/apiserver/disk_orders.rs", CORDONS, "cordon(client()")),
@@ -141,6 +209,14 @@ const ELSEWHERE: &[(&str, Else)] = &[
             "tests/loop_csi/dry_run.rs",
             "loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_without",
             "\"set\", \"plan\"",
+        ),
+    ),
+    (
+        "localpool volume list",
+        Test(
+            "tests/command_line/main.rs",
+            "every_subcommand_survives_a_reader_that_is_gone_and_a_full_disk",
+            "verbs(program)",
         ),
     ),
     ("localpool volume adopt", Test("tests/loop_csi/record.rs", ADOPTED, "\"volume\", \"adopt\"")),
@@ -280,7 +356,10 @@ fn help() -> Vec<String> {
 }
 
 fn stages() -> BTreeSet<String> {
-    read(".ci/run").lines().filter_map(|line| line.trim_start().strip_prefix("stage ")).map(str::to_owned).collect()
+    let text = read(".ci/run");
+    // A red `stage` ends its lane, a red `check` does not.
+    let command = |line: &str| line.strip_prefix("stage ").or_else(|| line.strip_prefix("check ")).map(str::to_owned);
+    text.lines().filter_map(|line| command(line.trim_start())).collect()
 }
 
 /// The row for a command, if there is one.
@@ -328,8 +407,7 @@ fn every_command_that_is_shown_is_run_by_ci_or_has_a_reason_why_not() {
     let stages = stages();
     let mut wrong = Vec::new();
     let mut used = BTreeSet::new();
-    let documents = ["README.md", "CONTRIBUTING.md"];
-    let shown = documents.iter().flat_map(|file| shown(&read(file)).into_iter().map(move |command| (*file, command)));
+    let shown = SHOWN.iter().flat_map(|file| shown(&read(file)).into_iter().map(move |command| (*file, command)));
     let all: Vec<(&str, String)> = shown.chain(help().into_iter().map(|command| ("make help", command))).collect();
     assert!(all.len() > 50, "only {} commands were found: {all:?}", all.len());
     for (file, command) in &all {
@@ -357,10 +435,10 @@ fn what_is_said_to_be_run_elsewhere_is_there() {
     for (start, what) in ELSEWHERE {
         match what {
             Test(file, name, words) => {
-                let by_hand =
-                    || read("README.md").split("\n## ").find(|part| part.starts_with("By hand")).map(str::to_owned);
-                let is_there = *file != "tests/loop_readme.rs" || by_hand().is_some_and(|part| part.contains(start));
-                assert!(is_there, "`{start}` is not in the part of README that {name} runs");
+                let page = read("docs/standalone.md");
+                let by_hand = page.split("\n## ").find(|part| part.starts_with("By hand"));
+                let is_there = *file != STANDALONE || by_hand.is_some_and(|part| part.contains(start));
+                assert!(is_there, "`{start}` is not in the part of docs/standalone.md that {name} runs");
                 let body = text_of_test(file, name).unwrap_or_else(|| panic!("`{start}`: {file} has no test {name}"));
                 assert!(body.contains(words), "`{start}`: {name} in {file} has nothing of it: {words:?}");
                 let stage = match file {
@@ -370,9 +448,11 @@ fn what_is_said_to_be_run_elsewhere_is_there() {
                 };
                 assert!(stages.contains(stage), "`{start}`: {file} is of `{stage}`, which is no stage of .ci/run");
             }
-            Script(file, words) => {
-                assert!(read(file).contains(words), "`{start}`: {file} has nothing of it: {words:?}");
-                assert!(run.contains(*file), "`{start}`: no stage of .ci/run comes to {file}");
+            ClusterTier(source, words) => {
+                assert!(read(source).contains(words), "`{start}`: {source} has nothing of it: {words:?}");
+                let script = "scripts/test-cluster";
+                assert!(read(script).contains("\"$xtask\" cluster up"), "{script} runs nothing of {source}");
+                assert!(run.contains(script), "`{start}`: no stage of .ci/run runs {script}");
             }
             Tier(tier) => {
                 assert!(planned.lines().any(|line| line == *tier), "scripts/test has no tier {tier}: {planned}");
@@ -394,8 +474,9 @@ fn each_target_of_make_comes_to_commands_that_ci_runs() {
             let by = match row {
                 Some(Tier(tier)) => command == format!("scripts/test {tier}"),
                 // The build before it has a row of its own.
-                Some(Script(_, words)) => {
-                    command.ends_with(&words.replace('"', "").replace("run ", "")) || command == "cluster/build"
+                Some(ClusterTier(..)) => {
+                    let own = shown.replace("make cluster-", "localpool-cluster ");
+                    command.ends_with(&own) || command == "cluster/build"
                 }
                 Some(Not(_)) => true,
                 Some(Test(..)) | None => false,

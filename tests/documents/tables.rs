@@ -1,9 +1,12 @@
-//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets, reasons of
-//! health, and what holds the reaction back. With `UPDATE_DOCS=1` they are written, else they have to be what would be written.
+//! Tables of the documents that are made of the tables of the code: facts of devices, filters of sets, reasons of health, and what holds the reaction back. With `UPDATE_DOCS=1` they are written, else they have to be
+//! what would be written.
 
 use std::collections::BTreeSet;
 
-use localpool::claim::{ElementKind, FieldOrigin, LIST_FILTERS, ListFilter};
+use localpool::claim::{
+    EXPRESSION_MAX_BYTES, ElementKind, FieldOrigin, FilterSection, ListFilter, MinHealth, VALUE_FILTERS, ValueCheck,
+    ValueFilter, ValueKind,
+};
 use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
@@ -24,7 +27,9 @@ const HEALTH: &str = "docs/health.md";
 
 const REACTION: &str = "docs/reaction.md";
 
-const TABLES: [Made; 7] = [
+const TABLES: [Made; 9] = [
+    (SETS, "value filters", &["field", "type", "meaning", "default"], || values(FilterSection::Inclusion)),
+    (SETS, "exclusions", &["field", "type", "meaning", "default"], || values(FilterSection::Exclusion)),
     (REACTION, "whys", &["why", "meaning"], whys),
     (HEALTH, "faces", &["face", "where the reason is seen"], faces),
     (HEALTH, "reasons", &["reason", "of a", "severity", "faces", "meaning", "what to do"], reasons),
@@ -54,6 +59,29 @@ fn kind(kind: FactKind) -> String {
     }
 }
 
+/// The filters that are one value, of one section.
+fn values(section: FilterSection) -> Vec<Vec<String>> {
+    let row = |value: &ValueFilter| {
+        let kind = match value.kind {
+            ValueKind::Bytes(_) => "quantity: bytes, or as `1Gi`".to_owned(),
+            ValueKind::Flag(_) => "`true` or `false`".to_owned(),
+            ValueKind::Health(_) => MinHealth::WORDS.map(|(word, _)| format!("`{word}`")).join(" or "),
+            ValueKind::Expression(_) => format!("text of up to {EXPRESSION_MAX_BYTES} bytes"),
+        };
+        let kind = format!("{}{kind}", whose(value.origin));
+        vec![code(&[value.field]), kind, value.what.to_owned(), value.default.to_owned()]
+    };
+    VALUE_FILTERS.iter().filter(|value| value.section == section).map(row).collect()
+}
+
+fn whose(origin: FieldOrigin) -> &'static str {
+    match origin {
+        FieldOrigin::Operators => "",
+        FieldOrigin::Ours => "*added:* ",
+    }
+}
+
+/// The list filters, in the order in which a device is compared with them.
 fn lists() -> Vec<Vec<String>> {
     let row = |list: &ListFilter| {
         let elements = match list.elements {
@@ -61,15 +89,11 @@ fn lists() -> Vec<Vec<String>> {
             ElementKind::Globs(_) => "list of globs",
             ElementKind::Numbers { .. } => "list of numbers",
         };
-        let whose = match list.origin {
-            FieldOrigin::Operators => "",
-            FieldOrigin::Ours => "*added:* ",
-        };
         let facts = FACTS.iter().filter(|fact| list.facts.contains(&fact.name));
         let names: Vec<&str> = facts.filter_map(|fact| fact.expressions().last()).collect();
-        vec![code(&[list.field]), format!("{whose}{elements}"), code(&names), list.what.to_owned()]
+        vec![code(&[list.field]), format!("{}{elements}", whose(list.origin)), code(&names), list.what.to_owned()]
     };
-    LIST_FILTERS.iter().map(row).collect()
+    ListFilter::in_turn().into_iter().map(row).collect()
 }
 
 fn reasons() -> Vec<Vec<String>> {
@@ -87,7 +111,7 @@ fn reasons() -> Vec<Vec<String>> {
 
 /// Where a reason is seen.
 fn seen(row: &ReasonRow) -> String {
-    row.faces().into_iter().map(|face| face.words(row)).collect::<Vec<_>>().join(", ")
+    row.faces().into_iter().map(|face| face.text(row)).collect::<Vec<_>>().join(", ")
 }
 
 fn faces() -> Vec<Vec<String>> {
@@ -114,7 +138,7 @@ fn line(cells: &[String]) -> String {
 
 /// The document with this table as it is to be.
 fn with_table(text: &str, (file, name, head, rows): &Made) -> String {
-    let begin = format!("<!-- table of {name}: `UPDATE_DOCS=1 cargo test --test documents` writes it -->\n");
+    let begin = format!("<!-- table of {name}: `UPDATE_DOCS=1 cargo test -F testing --test documents` writes it -->\n");
     let place = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) = place.unwrap_or_else(|| panic!("{file} has no place for the table of {name}: {begin}{END}"));
     let head: Vec<String> = head.iter().map(|head| (*head).to_owned()).collect();
@@ -123,24 +147,48 @@ fn with_table(text: &str, (file, name, head, rows): &Made) -> String {
     format!("{before}{begin}{}{rule}{rows}{END}{after}", line(&head))
 }
 
+/// The document of sets, with each list and each value in the example that has all fields.
+fn with_filters_in_example(text: &str) -> String {
+    let list = |list: &ListFilter| {
+        let element = |word: &&str| match list.elements {
+            ElementKind::Globs(_) => format!("'{word}'"),
+            ElementKind::Parts | ElementKind::Words | ElementKind::Numbers { .. } => (*word).to_owned(),
+        };
+        format!("    {}: [{}]\n", list.field, list.example.iter().map(element).collect::<Vec<_>>().join(", "))
+    };
+    let values = |section, with_size| {
+        let wanted = move |value: &&ValueFilter| {
+            value.section == section && matches!(value.check, ValueCheck::Facts(_)) == with_size
+        };
+        VALUE_FILTERS.iter().filter(wanted).map(|value| format!("    {}: {}\n", value.field, value.example))
+    };
+    let included = values(FilterSection::Inclusion, true)
+        .chain(ListFilter::in_turn().into_iter().map(list))
+        .chain(values(FilterSection::Inclusion, false));
+    let excluded = values(FilterSection::Exclusion, true).chain(values(FilterSection::Exclusion, false));
+    let begin = ("    deviceMechanicalProperties: [NonRotational]\n", "  deviceExclusionSpec:\n");
+    let text = with_lines(text, begin, included.collect());
+    with_lines(&text, ("    deviceNameFilter: ['nvme0*']\n", "  partitioningSpec: {partSize: 50Gi"), excluded.collect())
+}
+
+/// The document of sets with these lines between those two.
+fn with_lines(text: &str, (first, last): (&str, &str), lines: String) -> String {
+    let place = text.split_once(first).and_then(|(before, rest)| Some((before, rest.split_once(last)?.1)));
+    let (before, after) = place.unwrap_or_else(|| panic!("{SETS} has no example with {first} and then {last}"));
+    format!("{before}{first}{lines}{last}{after}")
+}
+
 #[test]
 fn the_tables_of_the_documents_are_those_of_the_code() {
     let files: BTreeSet<&str> = TABLES.iter().map(|(file, ..)| *file).collect();
     for file in files {
         let text = read(file);
-        let wanted =
-            TABLES.iter().filter(|(of, ..)| *of == file).fold(text.clone(), |text, made| with_table(&text, made));
+        let begun = if file == SETS { with_filters_in_example(&text) } else { text.clone() };
+        let wanted = TABLES.iter().filter(|(of, ..)| *of == file).fold(begun, |text, made| with_table(&text, made));
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(root().join(file), &wanted).unwrap();
         } else {
-            assert!(text == wanted, "{file} is not fresh: UPDATE_DOCS=1 cargo test --test documents");
+            assert!(text == wanted, "{file} is not fresh: UPDATE_DOCS=1 cargo test -F testing --test documents");
         }
     }
-}
-
-#[test]
-fn the_order_in_which_lists_are_asked_is_the_one_that_is_documented() {
-    let text = read(SETS).split_whitespace().collect::<Vec<_>>().join(" ");
-    let order = code(&ListFilter::in_turn().iter().map(|list| list.field).collect::<Vec<_>>());
-    assert!(text.contains(&order), "{SETS} does not have them in the order {order}");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use localpool::cli::Cli;
+use localpool::cli::{Cli, Plugin};
 use regex::Regex;
 
 use crate::{read, root, row, shown};
@@ -74,9 +74,13 @@ fn readings(command: &str) -> Vec<Vec<String>> {
 
 /// What is wrong with it; a missing argument is not.
 fn wrong(command: &str) -> Option<String> {
+    wrong_for(Cli::command(), command)
+}
+
+fn wrong_for(program: clap::Command, command: &str) -> Option<String> {
     readings(command).into_iter().find_map(|words| {
         let words = ["localpool".to_owned()].into_iter().chain(words);
-        let error = Cli::command().try_get_matches_from(words).err()?;
+        let error = program.clone().try_get_matches_from(words).err()?;
         let is_short = matches!(
             error.kind(),
             ErrorKind::MissingRequiredArgument
@@ -114,6 +118,27 @@ fn every_line_of_localpool_that_a_person_is_told_to_type_is_one_that_it_knows() 
         assert!(found.iter().any(|(of, _)| of == file), "no command was found in {file}: this test reads nothing");
     }
     assert!(PathBuf::from(&found[0].0).is_relative() && found.len() > 100, "only {} were found", found.len());
+}
+
+#[test]
+fn every_line_of_the_plugin_that_a_person_is_told_to_type_is_one_that_it_knows() {
+    let begins = Regex::new(r"kubectl localpool +(?<verb>[a-z][^`\n]*)").unwrap();
+    let (line_end, code) = (Regex::new(r"\\?\n *").unwrap(), Regex::new("`([^`]+)`").unwrap());
+    let files = below("docs", &[".md"]).into_iter().chain(below("src", &[".rs"])).chain(["README.md".to_owned()]);
+    let mut count = 0;
+    for file in files {
+        // A string continues after a backslash, and a table has no bare bar.
+        let text = line_end.replace_all(&read(&file), " ").replace("\\|", "|");
+        for span in code.captures_iter(&text).map(|span| span[1].to_owned()) {
+            for said in begins.captures_iter(&span) {
+                let problem = wrong_for(Plugin::command(), &said["verb"]);
+                assert_eq!(problem, None, "{file}: `kubectl localpool {}`", &said["verb"]);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5, "only {count} were found");
+    assert!(wrong_for(Plugin::command(), "devices").is_some() && wrong_for(Plugin::command(), "why disks").is_some());
 }
 
 #[test]

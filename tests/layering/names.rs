@@ -90,13 +90,46 @@ fn from_root(path: &[String], inside: &[String]) -> Option<Vec<String>> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Token {
-    word: String,
+pub struct Token {
+    pub word: String,
     line: usize,
 }
 
+/// Whether an item follows that only tests have: the number of tokens that say so.
+pub fn is_for_tests(tokens: &[Token]) -> Option<usize> {
+    let begins = |with: &&&[&str]| {
+        tokens.len() >= with.len() && with.iter().zip(tokens).all(|(word, token)| token.word == *word)
+    };
+    FOR_TESTS.iter().find(begins).map(|attribute| attribute.len())
+}
+
+/// The place after the brace that ends the block which begins at `open`.
+pub fn end_of_block(tokens: &[Token], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.word.as_str() {
+            "{" => depth += 1,
+            "}" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// The place after an item: it ends with its block, or with a semicolon.
+pub fn end_of_item(tokens: &[Token], from: usize) -> usize {
+    match (from..tokens.len()).find(|at| matches!(tokens[*at].word.as_str(), "{" | ";")) {
+        Some(at) if tokens[at].word == "{" => end_of_block(tokens, at),
+        Some(at) => at + 1,
+        None => tokens.len(),
+    }
+}
+
 /// Identifiers, `::` and single signs; without comments, strings, characters and lifetimes.
-fn tokens(text: &str) -> Vec<Token> {
+pub fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
     let (mut i, mut line, mut out) = (0, 1, Vec::new());

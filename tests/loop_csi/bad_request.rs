@@ -1,9 +1,9 @@
 //! Requests that are wrong: each is refused with the right code and names what is wrong, no disk is touched, and the
 //! driver keeps running.
 
-use localpool::csi::proto::volume_capability::access_mode::Mode;
-use localpool::csi::proto::volume_content_source::{SnapshotSource, Type};
-use localpool::csi::proto::*;
+use localpool::rpc::proto::volume_capability::access_mode::Mode;
+use localpool::rpc::proto::volume_content_source::{SnapshotSource, Type};
+use localpool::rpc::proto::*;
 use localpool_testing::{GIB, MIB, text};
 use tonic::Code;
 
@@ -124,7 +124,7 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
     }
     assert_refused(client.delete(&long).await, INVALID, &["volume_id", "129"]);
     assert_refused(client.get(&long).await, INVALID, &["volume_id", "129"]);
-    // An id that is not one of ours names none of our volumes.
+    // An id that localpool did not make names none of its volumes.
     for stranger in ["../../etc/passwd", "x", &id.to_uppercase(), &format!("{id} ")] {
         client.delete(stranger).await.unwrap();
         assert_refused(client.get(stranger).await, Code::NotFound, &[stranger]);
@@ -176,7 +176,7 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
     let (id, client) = (bench.made.id.clone(), &mut bench.client);
     let good = create(&lab.named("new"), "carved", 20 * MIB, &block());
     let type_of = |capability: VolumeCapability| capability.access_type.unwrap();
-    for (bad, words) in [
+    for (bad, message) in [
         (vec![block(), mount("ext4")], "contradict"),
         (vec![mount("xfs"), mount("ext4")], "contradict"),
         (vec![mount("zfs")], "zfs"),
@@ -186,14 +186,14 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
         (vec![capability(Mode::Unknown, type_of(block()))], "access_mode"),
     ] {
         let request = with(&good, |r| r.volume_capabilities = bad.clone());
-        assert_refused(client.try_create(request).await, INVALID, &[words]);
+        assert_refused(client.try_create(request).await, INVALID, &[message]);
         let capacity = GetCapacityRequest { volume_capabilities: bad.clone(), ..Default::default() };
-        assert_refused(client.controller.get_capacity(capacity).await, INVALID, &[words]);
+        assert_refused(client.controller.get_capacity(capacity).await, INVALID, &[message]);
         // Asking whether they are possible is no error; the answer is no.
         let validate =
             ValidateVolumeCapabilitiesRequest { volume_id: id.clone(), volume_capabilities: bad, ..Default::default() };
         let answer = client.controller.validate_volume_capabilities(validate).await.unwrap().into_inner();
-        assert!(answer.confirmed.is_none() && answer.message.contains(words), "{answer:?}");
+        assert!(answer.confirmed.is_none() && answer.message.contains(message), "{answer:?}");
     }
     let validate = |wanted: VolumeCapability| ValidateVolumeCapabilitiesRequest {
         volume_id: id.clone(),
@@ -208,10 +208,10 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
     let refused = client.controller.validate_volume_capabilities(unknown).await;
     assert_refused(refused, Code::NotFound, &["nobody"]);
     // A volume is used as what it was made for.
-    for (wanted, words) in [(block(), "filesystem"), (mount("xfs"), "ext4")] {
-        assert_refused(client.stage(&id, &lab.path("staging"), &wanted).await, INVALID, &[words]);
+    for (wanted, message) in [(block(), "filesystem"), (mount("xfs"), "ext4")] {
+        assert_refused(client.stage(&id, &lab.path("staging"), &wanted).await, INVALID, &[message]);
         let refused = client.publish(&id, &lab.path("staging"), &lab.path("target"), &wanted).await;
-        assert_refused(refused, INVALID, &[words]);
+        assert_refused(refused, INVALID, &[message]);
     }
     bench.assert_untouched().await;
 }
@@ -297,7 +297,7 @@ async fn loop_parameters_and_sources_that_are_not_known_are_refused_by_name() {
         let words: Vec<&str> = words.split('|').filter(|word| *word != "moon").collect();
         assert_refused(client.try_create(request).await, code, &words);
     }
-    let foreign = parameter("csi.storage.k8s.io/pvc/name", "data");
-    let made = client.create(with(&foreign, |r| r.capacity_range = Some(range(MIB, 0)))).await;
+    let provisioners = parameter("csi.storage.k8s.io/pvc/name", "data");
+    let made = client.create(with(&provisioners, |r| r.capacity_range = Some(range(MIB, 0)))).await;
     client.delete(&made.id).await.unwrap();
 }

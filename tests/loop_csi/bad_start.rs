@@ -49,7 +49,7 @@ async fn loop_a_bad_document_among_the_sets_stops_only_itself_and_is_named() {
         }
     }
     let log = start.log();
-    for words in [
+    for message in [
         "document 2",
         "document 3",
         "storageClasName: unknown field; did you mean storageClassName?",
@@ -57,7 +57,7 @@ async fn loop_a_bad_document_among_the_sets_stops_only_itself_and_is_named() {
         "minSize",
         "document 7",
     ] {
-        assert!(log.contains(words), "{words:?} not in: {log}");
+        assert!(log.contains(message), "{message:?} not in: {log}");
     }
 }
 
@@ -81,9 +81,9 @@ async fn loop_a_socket_path_that_is_no_socket_stops_the_start_and_stays_as_it_is
     fs::create_dir(&directory).unwrap();
     fs::write(&file, "precious").unwrap();
     let long = lab.path(&"s".repeat(120));
-    for (path, words) in [(&directory, "not a socket"), (&file, "not a socket"), (&long, "too long")] {
+    for (path, message) in [(&directory, "not a socket"), (&file, "not a socket"), (&long, "too long")] {
         start.socket = path.clone();
-        assert_refuses_to_start(&start, &disk, &[text(path), words]);
+        assert_refuses_to_start(&start, &disk, &[text(path), message]);
     }
     assert!(directory.is_dir());
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");

@@ -93,8 +93,8 @@ async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_c
     let refused = client.delete(&made.id).await;
     run("losetup", &["--detach", over.trim()]);
     let name = over.trim().trim_start_matches("/dev/");
-    let words = format!("below {name}");
-    assert_refused(refused, tonic::Code::FailedPrecondition, &[&words, disk.path()]);
+    let message = format!("below {name}");
+    assert_refused(refused, tonic::Code::FailedPrecondition, &[&message, disk.path()]);
     let backing = format!("/sys/block/{name}/loop/backing_file");
     assert!(eventually(SOON, || std::fs::metadata(&backing).is_err()), "{over} stays");
     client.delete(&made.id).await.unwrap();

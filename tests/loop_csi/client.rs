@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use localpool::csi::proto::controller_client::ControllerClient;
-use localpool::csi::proto::identity_client::IdentityClient;
-use localpool::csi::proto::node_client::NodeClient;
-use localpool::csi::proto::node_get_storage_health_response::StorageBackendHealth;
-use localpool::csi::proto::volume_capability::access_mode::Mode;
-use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-use localpool::csi::proto::volume_health::VolumeHealthEntry;
-use localpool::csi::proto::volume_usage::Unit;
-use localpool::csi::proto::*;
+use localpool::rpc::client::connect_within;
+use localpool::rpc::proto::controller_client::ControllerClient;
+use localpool::rpc::proto::identity_client::IdentityClient;
+use localpool::rpc::proto::node_client::NodeClient;
+use localpool::rpc::proto::node_get_storage_health_response::StorageBackendHealth;
+use localpool::rpc::proto::volume_capability::access_mode::Mode;
+use localpool::rpc::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use localpool::rpc::proto::volume_health::VolumeHealthEntry;
+use localpool::rpc::proto::volume_usage::Unit;
+use localpool::rpc::proto::*;
 use localpool_testing::{found_async, text};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 /// The limit for the erasure of what a test deleted.
@@ -38,13 +38,7 @@ pub struct Made {
 impl Client {
     /// No call may take longer than the limit.
     pub async fn connect(socket: &Path, limit: Duration) -> Result<Self, tonic::transport::Error> {
-        let socket = socket.to_owned();
-        let connector = tower::service_fn(move |_| {
-            let socket = socket.clone();
-            async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
-        });
-        let endpoint = Endpoint::from_static("http://localhost").timeout(limit);
-        let channel = endpoint.connect_with_connector(connector).await?;
+        let channel = connect_within(socket, limit).await?;
         Ok(Self {
             identity: IdentityClient::new(channel.clone()),
             controller: ControllerClient::new(channel.clone()),
@@ -84,11 +78,11 @@ impl Client {
 
     /// Waits until that much is available again: the deleted volumes are erased then.
     pub async fn await_capacity(&mut self, class: &str, capability: &VolumeCapability, wanted: (u64, u64)) {
-        let look = async || match self.capacity(class, capability).await {
+        let poll = async || match self.capacity(class, capability).await {
             now if now == wanted => Ok(()),
             now => Err(now),
         };
-        let came = found_async(ERASED_WITHIN, Duration::from_millis(10), look).await;
+        let came = found_async(ERASED_WITHIN, Duration::from_millis(10), poll).await;
         came.unwrap_or_else(|now| panic!("capacity is {now:?}, not {wanted:?} as it was"));
     }
 
@@ -111,6 +105,17 @@ impl Client {
         };
         let answer = self.node.node_expand_volume(request).await?.into_inner();
         Ok(u64::try_from(answer.capacity_bytes).unwrap())
+    }
+
+    /// The call of `stage`, under way.
+    pub fn begin_staging(
+        &self,
+        id: &str,
+        staging: &Path,
+        capability: VolumeCapability,
+    ) -> tokio::task::JoinHandle<Result<(), Status>> {
+        let (mut client, id, staging) = (self.clone(), id.to_owned(), staging.to_owned());
+        tokio::spawn(async move { client.stage(&id, &staging, &capability).await })
     }
 
     pub async fn stage(&mut self, id: &str, staging: &Path, capability: &VolumeCapability) -> Result<(), Status> {

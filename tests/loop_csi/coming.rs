@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use localpool::csi::proto::StorageHealthErrorType::{self, StorageDegraded, StorageUnreachable};
+use localpool::rpc::proto::StorageHealthErrorType::{self, StorageDegraded, StorageUnreachable};
 use localpool_testing::{MIB, eventually, found_async, run, text};
 use tonic::Code;
 
@@ -25,15 +25,15 @@ fn take_away(driver: &Driver, disk: &Disk) -> std::path::PathBuf {
     kept
 }
 
-async fn await_condition(client: &mut Client, id: &str, abnormal: bool, words: &str) {
-    let look = async || {
+async fn await_condition(client: &mut Client, id: &str, abnormal: bool, message: &str) {
+    let poll = async || {
         let listed = client.list().await;
         let (_, condition) = listed.into_iter().find(|(listed, _)| listed == id).expect("it stays listed");
-        let is_so = condition.abnormal == abnormal && condition.message.contains(words);
+        let is_so = condition.abnormal == abnormal && condition.message.contains(message);
         if is_so { Ok(()) } else { Err(condition) }
     };
-    let came = found_async(SOON, std::time::Duration::from_millis(20), look).await;
-    came.unwrap_or_else(|condition| panic!("{condition:?}, not {words:?}"));
+    let came = found_async(SOON, std::time::Duration::from_millis(20), poll).await;
+    came.unwrap_or_else(|condition| panic!("{condition:?}, not {message:?}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -109,7 +109,7 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
 
 /// Waits until the storage of the node has an entry of this status because so many disks are away, and no other one.
 async fn await_storage(client: &mut Client, wanted: Option<(StorageHealthErrorType, usize)>) {
-    let look = async || {
+    let poll = async || {
         let entries = client.storage_health().await;
         let found: Vec<_> = entries
             .iter()
@@ -118,7 +118,7 @@ async fn await_storage(client: &mut Client, wanted: Option<(StorageHealthErrorTy
         let wanted: Vec<_> = wanted.iter().map(|(status, disks)| (*status, "DiskMissing", *disks)).collect();
         if found == wanted { Ok(()) } else { Err(entries) }
     };
-    let came = found_async(SOON, std::time::Duration::from_millis(20), look).await;
+    let came = found_async(SOON, std::time::Duration::from_millis(20), poll).await;
     came.unwrap_or_else(|entries| panic!("{entries:?}, not {wanted:?}"));
 }
 

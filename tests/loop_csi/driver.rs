@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use localpool_testing::loops::attached;
-use localpool_testing::{eventually, text};
+use localpool_testing::{eventually, set_of_images, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -85,7 +85,7 @@ impl Start {
     }
 
     /// Starts it, and waits until it answers that it is ready, and has looked at each disk of the lab. Drivers of other
-    /// tests hold a blank disk exclusively while they look at it; then the first look reports that, and a later one
+    /// tests hold a blank disk exclusively while they look at it; then the first scan reports that, and a later one
     /// takes the disk.
     pub async fn ready(&self) -> (Driver, Client) {
         let (driver, client) = self.ready_at_once().await;
@@ -187,25 +187,6 @@ impl Driver {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until the driver has started a tool with such a name; returns its process.
-    pub async fn await_tool(&self, name: &str) -> Pid {
-        let until = Instant::now() + SOON;
-        loop {
-            if let Some(tool) = self.tool(name) {
-                return tool;
-            }
-            assert!(Instant::now() < until, "no {name} was started: {}", self.start.log());
-            tokio::time::sleep(Duration::from_micros(500)).await;
-        }
-    }
-
-    /// Catches such a tool and stops it at once, until `resume`.
-    pub async fn hold_tool(&self, name: &str) -> Held {
-        let tool = self.await_tool(name).await;
-        kill(tool, Signal::SIGSTOP).unwrap();
-        Held(tool)
-    }
-
     /// Stops every thread of the driver until `resume`: meanwhile none of its writes is on the way to a disk.
     pub fn hold(&self) -> Held {
         kill(self.pid(), Signal::SIGSTOP).unwrap();
@@ -219,32 +200,22 @@ impl Driver {
         held
     }
 
-    fn tool(&self, name: &str) -> Option<Pid> {
-        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            let (comm, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
-            let parent = rest.split(' ').nth(1)?;
-            (comm.starts_with(name) && parent == self.child.id().to_string()).then(|| Pid::from_raw(pid))
-        })
-    }
-
     /// A verb of the command line, on this driver's state directory.
-    pub fn cli(&self, words: &[&str]) -> Output {
-        cli(&self.start.state, words)
+    pub fn cli(&self, arguments: &[&str]) -> Output {
+        cli(&self.start.state, arguments)
     }
 
     /// The output of a verb that must succeed.
-    pub fn cli_ok(&self, words: &[&str]) -> String {
-        let out = self.cli(words);
-        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
+    pub fn cli_ok(&self, arguments: &[&str]) -> String {
+        let out = self.cli(arguments);
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8(out.stdout).unwrap()
     }
 
     /// The message of a verb that must be refused.
-    pub fn cli_refused(&self, words: &[&str]) -> String {
-        let out = self.cli(words);
-        assert!(!out.status.success(), "{words:?} was done: {}", String::from_utf8_lossy(&out.stdout));
+    pub fn cli_refused(&self, arguments: &[&str]) -> String {
+        let out = self.cli(arguments);
+        assert!(!out.status.success(), "{arguments:?} was done: {}", String::from_utf8_lossy(&out.stdout));
         String::from_utf8(out.stderr).unwrap()
     }
 
@@ -255,15 +226,15 @@ impl Driver {
     }
 
     /// Waits until a device has this verdict, and these words in its reason.
-    pub fn await_verdict(&self, node: &Path, verdict: &str, words: &str) -> String {
+    pub fn await_verdict(&self, node: &Path, verdict: &str, message: &str) -> String {
         let mut last = (String::new(), String::new());
         let came = eventually(SOON, || {
             // The agent may not have seen yet that it is there.
             let found = found_in(&self.cli_ok(&["devices", "-o", "json"]), node);
             last = found.unwrap_or_default();
-            last.0 == verdict && last.1.contains(words)
+            last.0 == verdict && last.1.contains(message)
         });
-        assert!(came, "{} is {last:?}, not {verdict} with {words:?}: {}", node.display(), self.start.log());
+        assert!(came, "{} is {last:?}, not {verdict} with {message:?}: {}", node.display(), self.start.log());
         last.1
     }
 }
@@ -272,6 +243,11 @@ impl Driver {
 pub struct Held(Pid);
 
 impl Held {
+    /// A process that was stopped already.
+    pub fn stopped(process: Pid) -> Self {
+        Self(process)
+    }
+
     pub fn resume(self) {}
 
     pub fn is_gone(&self) -> bool {
@@ -315,8 +291,8 @@ fn faketime() -> PathBuf {
     found.next().expect("libfaketime is installed: scripts/deps test")
 }
 
-pub fn cli(state: &Path, words: &[&str]) -> Output {
-    Command::new(BINARY).args(words).args(["--state-dir", text(state)]).output().unwrap()
+pub fn cli(state: &Path, arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).args(["--state-dir", text(state)]).output().unwrap()
 }
 
 pub fn verdict_in(list: &str, node: &Path) -> (String, String) {
@@ -333,22 +309,7 @@ fn found_in(list: &str, node: &Path) -> Option<(String, String)> {
 
 /// A LocalVolumeSet of that name and class over the images of a lab that the glob matches.
 pub fn set(lab: &Lab, name: &str, images: &str, layout: &str) -> String {
-    let glob = lab.path(images);
-    format!(
-        "---
-apiVersion: local.storage.openshift.io/v1alpha1
-kind: LocalVolumeSet
-metadata: {{name: {name}}}
-spec:
-  storageClassName: {name}
-  {layout}
-  deviceInclusionSpec:
-    deviceTypes: [loop]
-    minSize: '0'
-    paths: ['{}']
-",
-        text(&glob)
-    )
+    set_of_images(name, name, layout, &lab.path(images))
 }
 
 pub const WHOLE: &str = "layout: Whole";

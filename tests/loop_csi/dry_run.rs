@@ -38,10 +38,10 @@ async fn loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_witho
     fs::write(&file, &wanted).unwrap();
     let nobody = lab.path("nobody.state");
     let plan = ["set", "plan", "--file", text(&file)];
-    let says = |lines: &str, disk: &crate::lab::Disk, verb: &str, words: &str| {
+    let says = |lines: &str, disk: &crate::lab::Disk, verb: &str, message: &str| {
         let line = lines.lines().find(|line| line.split_whitespace().nth(1) == Some(disk.path()));
         let line = line.unwrap_or_else(|| panic!("{} is not in {lines}", disk.path()));
-        assert!(line.trim_start().starts_with(verb) && line.contains(words), "{line}");
+        assert!(line.trim_start().starts_with(verb) && line.contains(message), "{line}");
     };
     let start = Start::new(&lab, &set(&lab, "fast", "pool.img", CARVED));
     let (driver, _client) = start.ready_at_once().await;
@@ -51,9 +51,9 @@ async fn loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_witho
     let asked = driver.cli_ok(&plan);
     assert!(asked.starts_with("set default/wanted would take 1 of "), "{asked}");
     assert!(!asked.contains(&format!("{} ", own.path())), "a disk of the pool is nobody's to take: {asked}");
-    let looked = cli(&nobody, &plan);
-    let looked = String::from_utf8(looked.stdout).unwrap();
-    for lines in [&asked, &looked] {
+    let without_agent = cli(&nobody, &plan);
+    let without_agent = String::from_utf8(without_agent.stdout).unwrap();
+    for lines in [&asked, &without_agent] {
         says(lines, &large, "take", "64.0 MiB");
         says(lines, &small, "leave", "is below minSize 33554432");
     }

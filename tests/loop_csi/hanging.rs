@@ -14,14 +14,14 @@ use crate::lab::{Disk, Lab};
 
 /// How long an answer may take on a busy machine. An operation that waits for the frozen disk takes as long as the
 /// freeze.
-const AN_ANSWER: Duration = Duration::from_secs(8);
-/// How long it may take if the machine is not busy, and how many rounds of calls a machine gets to achieve that: a wait
-/// for the frozen disk that is shorter than `AN_ANSWER` would show in each of them.
+const AN_ANSWER: Duration = Duration::from_secs(30);
+/// How long it may take if the machine is not busy, and for how long a machine is tried with rounds of calls to achieve
+/// that: a wait for the frozen disk that is shorter than `AN_ANSWER` would show in each of them.
 const PROMISED: Duration = Duration::from_secs(1);
-const ROUNDS: usize = 5;
+const ROUNDS_FOR: Duration = Duration::from_secs(60);
 
 /// How long a disk hangs, unless a test ends that.
-const AT_MOST: Duration = Duration::from_secs(90);
+const AT_MOST: Duration = Duration::from_secs(240);
 
 /// A filesystem in a lab that freezes together with the files on it.
 struct Freezer(PathBuf);
@@ -85,7 +85,8 @@ impl Longest {
 /// Everything that an orchestrator asks about a volume on a healthy disk is answered within a second.
 async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
     let mut longest = Vec::new();
-    while longest.len() < ROUNDS {
+    let begun = Instant::now();
+    while begun.elapsed() < ROUNDS_FOR {
         let Longest(took) = serve(lab, client, id).await;
         let (what, took) = took.expect("calls were made");
         eprintln!("while a disk hangs, the longest answer of a call on other disks took {took:?}: {what}");
@@ -94,7 +95,7 @@ async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
         }
         longest.push((what, took));
     }
-    panic!("none of {ROUNDS} rounds of calls on other disks was answered within {PROMISED:?}: {longest:?}");
+    panic!("none of the rounds of calls on other disks was answered within {PROMISED:?}: {longest:?}");
 }
 
 async fn serve(lab: &Lab, client: &mut Client, id: &str) -> Longest {
@@ -187,7 +188,7 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
     let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
     driver.stop();
-    // A table that must be repaired: a look only reads, and opening the disk writes.
+    // A table that must be repaired: a scan only reads, and opening the disk writes.
     sick.write(sick.size() - 512, &[0; 512]);
     freezer.freeze();
 

@@ -208,8 +208,8 @@ impl Disk {
             std::thread::sleep(Duration::from_millis(100));
             writes == self.writes()
         };
-        let patience = Duration::from_secs(2);
-        let _ = eventually(patience, alike) && eventually(patience, rests);
+        let timeout = Duration::from_secs(10);
+        let _ = eventually(timeout, alike) && eventually(timeout, rests);
     }
 
     pub fn size(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use localpool::csi::proto::volume_usage::Unit;
+use localpool::rpc::proto::volume_usage::Unit;
 use localpool_testing::{MIB, run, text};
 use nix::sys::stat::{major, minor};
 use tonic::Code;

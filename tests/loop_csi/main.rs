@@ -34,3 +34,4 @@ mod record;
 mod repeated;
 mod safety;
 mod stale;
+mod tool;

@@ -130,14 +130,14 @@ async fn loop_a_path_that_is_a_symlink_or_a_file_is_refused_and_left_alone() {
     symlink(&elsewhere, &link).unwrap();
     fs::write(&file, "precious").unwrap();
     let made = client.create(create(&lab.named("m"), "fast", 20 * MIB, &mount("ext4"))).await;
-    for (path, words) in [(&link, "symlink"), (&file, "directory")] {
+    for (path, message) in [(&link, "symlink"), (&file, "directory")] {
         let refused = client.stage(&made.id, path, &mount("ext4")).await;
-        assert_refused(refused, Code::FailedPrecondition, &["staging_target_path", words]);
+        assert_refused(refused, Code::FailedPrecondition, &["staging_target_path", message]);
     }
     client.stage(&made.id, &lab.path("staging"), &mount("ext4")).await.unwrap();
-    for (path, words) in [(&link, "symlink"), (&file, "directory")] {
+    for (path, message) in [(&link, "symlink"), (&file, "directory")] {
         let refused = client.publish(&made.id, &lab.path("staging"), path, &mount("ext4")).await;
-        assert_refused(refused, Code::FailedPrecondition, &["target_path", words]);
+        assert_refused(refused, Code::FailedPrecondition, &["target_path", message]);
     }
     let device = client.create(create(&lab.named("b"), "fast", 20 * MIB, &block())).await;
     for path in [&link, &elsewhere] {
@@ -176,12 +176,12 @@ async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
     let made = staged(&lab, &mut client, "m").await;
     let other = client.create(create(&lab.named("o"), "fast", 20 * MIB, &mount("ext4"))).await;
     client.stage(&other.id, &lab.path("other"), &mount("ext4")).await.unwrap();
-    let foreign = lab.path("foreign");
-    fs::create_dir(&foreign).unwrap();
+    let others_mount = lab.path("foreign");
+    fs::create_dir(&others_mount).unwrap();
     let none: Option<&str> = None;
-    nix::mount::mount(Some("tmpfs"), &foreign, Some("tmpfs"), nix::mount::MsFlags::empty(), none).unwrap();
-    fs::write(foreign.join("precious"), "data").unwrap();
-    for path in [lab.path("other"), foreign.clone()] {
+    nix::mount::mount(Some("tmpfs"), &others_mount, Some("tmpfs"), nix::mount::MsFlags::empty(), none).unwrap();
+    fs::write(others_mount.join("precious"), "data").unwrap();
+    for path in [lab.path("other"), others_mount.clone()] {
         let refused = client.publish(&made.id, &lab.path("staging"), &path, &mount("ext4")).await;
         assert_refused(refused, Code::FailedPrecondition, &["target_path", "another mount"]);
         let refused = client.unpublish(&made.id, &path).await;
@@ -190,7 +190,7 @@ async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
         assert_refused(refused, Code::FailedPrecondition, &["staging_target_path", "another mount"]);
         assert!(is_mounted(&path), "{} was taken down", path.display());
     }
-    assert_eq!(fs::read_to_string(foreign.join("precious")).unwrap(), "data");
+    assert_eq!(fs::read_to_string(others_mount.join("precious")).unwrap(), "data");
 }
 
 /// A bound device node holds nothing open, and would lead to the next device that gets its number.

@@ -1,6 +1,6 @@
 //! Listing in pages.
 
-use localpool::csi::proto::ListVolumesRequest;
+use localpool::rpc::proto::ListVolumesRequest;
 use localpool_testing::MIB;
 use tonic::Code;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use localpool::csi::proto::volume_capability::access_mode::Mode;
-use localpool::csi::proto::volume_capability::{AccessType, MountVolume};
+use localpool::rpc::proto::volume_capability::access_mode::Mode;
+use localpool::rpc::proto::volume_capability::{AccessType, MountVolume};
 use localpool_testing::{GIB, MIB, run};
 use tonic::{Code, Status};
 
@@ -113,12 +113,13 @@ async fn loop_a_stage_whose_caller_went_away_during_mkfs_goes_on_and_a_later_one
     let capability = mount("ext4");
     let (staging, target) = (lab.path("staging"), lab.path("target"));
     let made = client.create(create(&lab.named("pvc-1"), "fast", GIB, &capability)).await;
+    let mkfs = driver.trap("mkfs.ext4");
     let call = {
         let (mut client, id, staging, capability) =
             (client.clone(), made.id.clone(), staging.clone(), capability.clone());
         tokio::spawn(async move { client.stage(&id, &staging, &capability).await })
     };
-    let mkfs = driver.hold_tool("mkfs").await;
+    let mkfs = mkfs.caught().await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     // A repeated call is asked to retry; so is a call to delete it.

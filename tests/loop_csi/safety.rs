@@ -12,13 +12,13 @@ use crate::lab::{Disk, Lab};
 /// A disk with something on it, and the words that must be in its reason.
 struct Taken {
     disk: Disk,
-    words: &'static str,
+    message: &'static str,
 }
 
-fn with_content(lab: &Lab, name: &str, words: &'static str, prepare: impl FnOnce(&str)) -> Taken {
+fn with_content(lab: &Lab, name: &str, message: &'static str, prepare: impl FnOnce(&str)) -> Taken {
     let image = lab.image(&format!("pool-{name}"), 64 * MIB);
     prepare(text(&image));
-    Taken { disk: lab.attach(&image, 512), words }
+    Taken { disk: lab.attach(&image, 512), message }
 }
 
 fn dos_table(image: &str) {
@@ -88,20 +88,20 @@ async fn loop_a_disk_with_anything_on_it_is_never_taken_though_a_set_selects_it(
     let (driver, mut client) = Start::new(&lab, &set(&lab, "fast", "pool-*.img", WHOLE)).ready().await;
     driver.await_verdict(&free.node, "Ours", "in pool");
     client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
-    for Taken { disk, words } in &taken {
+    for Taken { disk, message } in &taken {
         disk.announce();
-        driver.await_verdict(&disk.node, "Theirs", words);
+        driver.await_verdict(&disk.node, "Theirs", message);
     }
     let (verdict, reason) = driver.verdict(&beside.node);
     assert_eq!(verdict, "Unclaimed", "{reason}");
     assert!(reason.contains("set default/fast"), "why no set takes it: {reason}");
     driver.stop();
-    // No agent runs any more: a look now shows the same, and creates nothing.
+    // No agent runs any more: a scan now shows the same, and creates nothing.
     let alone = cli(&lab.path("nobody"), &["devices", "-o", "json"]);
     let list = String::from_utf8(alone.stdout).unwrap();
-    for Taken { disk, words } in &taken {
+    for Taken { disk, message } in &taken {
         let (verdict, reason) = verdict_in(&list, &disk.node);
-        assert!(verdict == "Theirs" && reason.contains(words), "{verdict} {reason}");
+        assert!(verdict == "Theirs" && reason.contains(message), "{verdict} {reason}");
     }
     assert!(!lab.path("nobody").exists());
     let after: Vec<_> = all().map(|disk| (disk.fingerprint(), disk.writes())).collect();
@@ -122,13 +122,14 @@ impl Drop for Detach {
 async fn loop_a_disk_that_is_formatted_before_its_time_is_never_taken() {
     let lab = crate::lab!(alone);
     let mut start = Start::new(&lab, &set(&lab, "fast", "pool-*.img", WHOLE));
-    start.min_age = "3s".to_owned();
+    // Far longer than a busy machine needs to attach and to format them.
+    start.min_age = "15s".to_owned();
     let (driver, _client) = start.ready().await;
     let formatted = lab.disk("pool-formatted", 64 * MIB);
     let witness = lab.disk("pool-witness", 64 * MIB);
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!((formatted.writes(), witness.writes()), (0, 0), "it was claimed before its time");
-    // Without udev here, no event reports it; the second look has to see it.
+    // Without udev here, no event reports it; the second scan has to see it.
     run("mkfs.ext4", &["-q", formatted.path()]);
     let before = formatted.fingerprint();
     driver.await_verdict(&witness.node, "Ours", "in pool");
@@ -145,7 +146,7 @@ async fn loop_a_bare_device_of_an_agent_that_another_one_knows_nothing_of_is_not
     let sets = set(&lab, "fast", "pool.img", BARE);
     let (driver, mut client) = Start::new(&lab, &sets).ready().await;
     driver.await_verdict(&disk.node, "Ours", "in pool");
-    // A volume without any trace of its content: a look finds a blank device.
+    // A volume without any trace of its content: a scan finds a blank device.
     let made = client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
     let (other, _client) = Start::named(&lab, "other", &sets).ready_at_once().await;
     other.await_verdict(&disk.node, "Unclaimed", "locked by localpool");

@@ -18,7 +18,7 @@ fn number(node: &Path) -> u64 {
 
 /// Removes all partitions, as the kernel does when it reads a table again, and adds them again in such an order that
 /// the partition gets the number `wanted`: the kernel gives out the lowest that is free.
-fn deal_anew(disk: &Disk, partition: u32, wanted: u64) {
+fn renumber(disk: &Disk, partition: u32, wanted: u64) {
     let node = disk.node.with_file_name(format!("{}p{partition}", disk.name()));
     let mapped: Vec<u32> = disk.mapped().iter().map(|name| name.rsplit('p').next().unwrap().parse().unwrap()).collect();
     let add = |number: &u32| drop(run("partx", &["--add", "--nr", &number.to_string(), disk.path()]));
@@ -63,7 +63,7 @@ async fn loop_a_volume_whose_device_has_a_number_that_is_bound_elsewhere_is_shar
     driver.kill();
 
     for (id, partition) in [&other.id, &files.id].into_iter().zip(numbers) {
-        deal_anew(&disk, partition, bound);
+        renumber(&disk, partition, bound);
         let (driver, mut client) = start.ready().await;
         let words = [text(&target), id.as_str(), "NodeUnpublishVolume"];
         if id == &other.id {

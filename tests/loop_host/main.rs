@@ -5,11 +5,16 @@
 // clippy sees tests only in functions that are marked as such, not in what they share.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod benchmark;
 mod disk;
 mod filesystems;
 mod fixture;
+mod host_mounts;
 mod mounts;
+mod named;
 mod partitions;
+mod quota;
+mod removal;
 mod roots;
 mod scan;
 mod signatures;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::fixture::{Loop, SECTORS, Target, extent, mount};
 use crate::needs_root;
 
-fn words(error: &HostError) -> String {
+fn message_of(error: &HostError) -> String {
     match error {
         HostError::Io { source, .. } => format!("{error}: {source}"),
         _ => error.to_string(),
@@ -54,9 +54,13 @@ fn loop_a_partition_in_the_way_is_named_and_nothing_changes() {
     open.map(2, extent(2, 10)).unwrap();
     let before = open.mapped().unwrap();
     let same_number = open.map(2, extent(2, 11)).unwrap_err();
-    assert!(words(&same_number).contains("the kernel has partition 2 at 2097152..10485760"), "{}", words(&same_number));
+    assert!(
+        message_of(&same_number).contains("the kernel has partition 2 at 2097152..10485760"),
+        "{}",
+        message_of(&same_number)
+    );
     let overlap = open.map(3, extent(9, 20)).unwrap_err();
-    assert!(words(&overlap).contains("the kernel has partition 2"), "{}", words(&overlap));
+    assert!(message_of(&overlap).contains("the kernel has partition 2"), "{}", message_of(&overlap));
     assert!(open.map(4, extent(63, 65)).is_err(), "beyond the end of the disk");
     assert!(open.resize(2, extent(3, 12)).is_err(), "a resize that moves");
     assert!(open.resize(9, extent(30, 32)).is_err(), "a resize of nothing");
@@ -149,7 +153,7 @@ fn loop_a_partition_without_its_node_is_told_apart_from_one_in_use() {
     let open = localpool::host::RealDisk::open(&raw, localpool::host::Access::Own).unwrap();
     open.map(1, extent(1, 2)).unwrap();
     let error = open.prove_unused(1).unwrap_err();
-    assert!(words(&error).contains("disk7p1 does not exist"), "{}", words(&error));
+    assert!(message_of(&error).contains("disk7p1 does not exist"), "{}", message_of(&error));
     // Another device under that name is not taken for the partition.
     nix::sys::stat::mknod(&open.node(1), nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, dev).unwrap();
     assert!(matches!(open.prove_unused(1), Err(HostError::Changed { .. })));

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use localpool::host::{Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetAccess, chain};
+use localpool::host::{
+    Emptying, Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetAccess, chain,
+};
 use localpool_testing::MIB;
 use uuid::Uuid;
 
@@ -20,7 +22,7 @@ fn mounted() -> (Loop, Target) {
     (disk, target)
 }
 
-fn words<T: std::fmt::Debug>(done: Result<T, HostError>) -> String {
+fn message_of<T: std::fmt::Debug>(done: Result<T, HostError>) -> String {
     chain(&done.unwrap_err())
 }
 
@@ -39,7 +41,7 @@ fn loop_files_and_folders_of_a_root_are_made_moved_and_removed() {
     root.write(file, "two").unwrap();
     assert_eq!((root.read(file).unwrap().as_deref(), root.names(a).unwrap()), (Some("two"), vec!["file".to_owned()]));
     root.make_folder(b, 0o755).unwrap();
-    assert!(words(root.rename(a, b)).contains("File exists"), "nothing is replaced");
+    assert!(message_of(root.rename(a, b)).contains("File exists"), "nothing is replaced");
     root.rename(a, Path::new("b/c")).unwrap();
     assert_eq!(root.read(Path::new("b/c/file")).unwrap().as_deref(), Some("two"));
     root.remove_file(Path::new("b/c/file")).unwrap();
@@ -68,8 +70,12 @@ fn loop_a_root_follows_no_link_and_enters_no_other_mount() {
             assert!(root.write(path, "mine").is_err(), "{}", path.display());
         }
     }
-    assert!(root.remove_some(Path::new("inner"), Path::new(""), 10).is_err());
-    assert!(root.remove_some(Path::new("link"), Path::new(""), 10).unwrap(), "the link goes, and not what it leads to");
+    let refused = message_of(root.empty_some(Path::new("inner"), 10));
+    assert!(refused.contains("inner cannot be removed: something is mounted there"), "{refused}");
+    assert!(message_of(root.remove_empty(Path::new("inner"))).contains("something is mounted there"));
+    assert_eq!(root.empty_some(Path::new("link"), 10).unwrap(), Emptying::Empty);
+    root.remove_empty(Path::new("link")).unwrap();
+    assert!(!target.0.join("link").is_symlink(), "the link goes, and not what it leads to");
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "of others");
     RealMounts.unmount(&inner).unwrap();
 }
@@ -79,7 +85,7 @@ fn loop_a_root_is_that_of_the_device_and_stays_so() {
     needs_root!();
     let (disk, target) = mounted();
     let (other, _elsewhere) = mounted();
-    let refused = words(RealMounts.open_root(&target.0, &other.node).map(drop));
+    let refused = message_of(RealMounts.open_root(&target.0, &other.node).map(drop));
     assert!(refused.contains(&format!("the filesystem of {} is not mounted there", other.path())), "{refused}");
     let root = RealMounts.open_root(&target.0, &disk.node).unwrap();
     // What is mounted over it is not what was opened.
@@ -92,29 +98,14 @@ fn loop_a_root_is_that_of_the_device_and_stays_so() {
 }
 
 #[test]
-fn loop_a_tree_is_removed_bit_by_bit_however_wide_and_deep_it_is() {
+fn loop_a_folder_of_the_filesystem_that_is_mounted_in_its_place_is_no_root() {
     needs_root!();
     let (disk, target) = mounted();
-    let root = RealMounts.open_root(&target.0, &disk.node).unwrap();
-    let trash = Path::new("trash");
-    root.make_folder(trash, 0o700).unwrap();
-    let tree = target.0.join("trash/tree");
-    fs::create_dir(&tree).unwrap();
-    (0..250).for_each(|n| fs::write(tree.join(n.to_string()), "").unwrap());
-    let mut deep = tree.join("deep");
-    for _ in 0..300 {
-        fs::create_dir(&deep).unwrap();
-        fs::write(deep.join("file"), "").unwrap();
-        deep = deep.join("d");
-    }
-    assert!(!root.remove_some(Path::new("trash/tree"), trash, 100).unwrap(), "it takes several calls");
-    assert!(tree.exists());
-    let mut calls = 0;
-    while let Some(name) = root.names(trash).unwrap().first() {
-        while !root.remove_some(&trash.join(name), trash, 100).unwrap() {
-            calls += 1;
-        }
-    }
-    assert!((5..100).contains(&calls), "{calls}");
-    assert!(root.remove_some(Path::new("trash/tree"), trash, 100).unwrap(), "gone already");
+    let folder = target.0.join("volumes");
+    fs::create_dir(&folder).unwrap();
+    RealMounts.bind(&folder, &target.0, TargetAccess::ReadWrite).unwrap();
+    let opened = RealMounts.open_root(&target.0, &disk.node).map(drop);
+    RealMounts.unmount(&target.0).unwrap();
+    assert!(message_of(opened).contains("a folder of it is mounted there"), "a tenant decides what is in it");
+    RealMounts.open_root(&target.0, &disk.node).unwrap();
 }

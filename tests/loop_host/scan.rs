@@ -177,7 +177,7 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::new(16 * MIB);
     let wanted = DeviceEvent::Changed { name: disk.name().into() };
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         match events.next(Duration::from_secs(1)).unwrap() {
             Some(DeviceEvent::Overflow) => panic!("overflow of a few events"),
@@ -185,7 +185,7 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
             _ => {}
         }
     }
-    panic!("no event named {} within 10 s", disk.name());
+    panic!("no event named {} within 60 s", disk.name());
 }
 
 #[test]
@@ -204,5 +204,5 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     }
     assert!(overflows > 0);
     std::fs::write(&trigger, "change").unwrap();
-    assert!(events.next(Duration::from_secs(5)).unwrap().is_some());
+    assert!(events.next(Duration::from_secs(60)).unwrap().is_some());
 }

@@ -11,15 +11,15 @@ use localpool_testing::{MIB, run};
 use crate::fixture::{Loop, SECTORS, extent};
 use crate::needs_root;
 
-fn looked(disk: &Loop) -> ProbeResult {
+fn probed(disk: &Loop) -> ProbeResult {
     match signature::probe(&disk.raw()) {
-        Probe::Looked(contents) => contents,
+        Probe::Read(contents) => contents,
         other => panic!("{other:?}"),
     }
 }
 
 fn kinds(disk: &Loop) -> Vec<String> {
-    looked(disk).signatures.into_iter().map(|signature| signature.kind).collect()
+    probed(disk).signatures.into_iter().map(|signature| signature.kind).collect()
 }
 
 fn write(disk: &Loop, offset: u64, data: &[u8]) {
@@ -42,11 +42,11 @@ fn loop_a_blank_disk_has_nothing_and_is_busy_only_while_somebody_holds_it() {
     needs_root!();
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
-        assert_eq!(looked(&disk), ProbeResult::default());
+        assert_eq!(probed(&disk), ProbeResult::default());
         let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.node).unwrap();
-        assert_eq!(looked(&disk), ProbeResult { busy: true, ..ProbeResult::default() });
+        assert_eq!(probed(&disk), ProbeResult { busy: true, ..ProbeResult::default() });
         drop(holder);
-        assert_eq!(looked(&disk), ProbeResult::default());
+        assert_eq!(probed(&disk), ProbeResult::default());
     }
 }
 
@@ -63,7 +63,7 @@ fn loop_filesystems_and_swap_are_recognised_with_label_and_uuid() {
         ] {
             let disk = Loop::new(320 * MIB, sector);
             run(program, &[args, &[disk.path()]].concat());
-            let found = looked(&disk);
+            let found = probed(&disk);
             let [one] = &found.signatures[..] else { panic!("{kind}: {found:?}") };
             assert_eq!((one.kind.as_str(), one.usage.as_str()), (kind, usage));
             assert_eq!((one.label.as_deref(), one.uuid.as_deref()), (Some("data"), Some(UUID)));
@@ -96,7 +96,7 @@ fn loop_a_physical_volume_of_lvm_is_recognised_even_with_a_wrong_checksum() {
     needs_root!();
     let disk = Loop::new(64 * MIB, 512);
     write(&disk, 512, &physical_volume());
-    let found = looked(&disk);
+    let found = probed(&disk);
     assert_eq!(kinds(&disk), ["LVM2_member"]);
     assert_eq!((found.signatures[0].usage.as_str(), found.signatures[0].offset), ("raid", 512 + 24));
 }
@@ -107,7 +107,7 @@ fn loop_a_signature_in_the_last_sector_counts_as_much_as_one_in_the_first() {
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
         write(&disk, 64 * MIB - 512, b"$XIDE$");
-        let found = looked(&disk);
+        let found = probed(&disk);
         assert_eq!(found.signatures.len(), 1, "{found:?}");
         assert_eq!(found.signatures[0].kind, "lsi_mega_raid_member");
     }
@@ -119,15 +119,15 @@ fn loop_a_gpt_is_seen_with_either_copy_and_by_its_backup_alone() {
     for sector in SECTORS {
         let disk = Loop::new(64 * MIB, sector);
         run("sgdisk", &["--clear", disk.path()]);
-        assert_eq!(looked(&disk).table.as_deref(), Some("gpt"));
+        assert_eq!(probed(&disk).table.as_deref(), Some("gpt"));
         let step = u64::from(sector);
         // The backup alone, with and without the protective MBR before it.
         write(&disk, step, &vec![0; sector as usize]);
-        assert!(looked(&disk).table.is_some_and(|table| table.starts_with("gpt")));
+        assert!(probed(&disk).table.is_some_and(|table| table.starts_with("gpt")));
         write(&disk, 0, &vec![0; sector as usize]);
-        assert_eq!(looked(&disk).table.as_deref(), Some("gpt (backup only)"));
+        assert_eq!(probed(&disk).table.as_deref(), Some("gpt (backup only)"));
         write(&disk, 64 * MIB - step, &vec![0; sector as usize]);
-        assert_eq!(looked(&disk).table, None);
+        assert_eq!(probed(&disk).table, None);
     }
 }
 
@@ -138,9 +138,9 @@ fn loop_a_gpt_of_the_other_sector_size_is_seen() {
         let disk = Loop::new(64 * MIB, made);
         run("sgdisk", &["--clear", disk.path()]);
         run("losetup", &["--sector-size", &shown.to_string(), disk.path()]);
-        assert_eq!(looked(&disk).table.as_deref(), Some("gpt (damaged)"), "made with {made}");
+        assert_eq!(probed(&disk).table.as_deref(), Some("gpt (damaged)"), "made with {made}");
         write(&disk, 0, &[0; 16384]);
-        assert_eq!(looked(&disk).table.as_deref(), Some("gpt (backup only)"), "made with {made}");
+        assert_eq!(probed(&disk).table.as_deref(), Some("gpt (backup only)"), "made with {made}");
     }
 }
 
@@ -156,16 +156,16 @@ fn loop_dos_tables_and_bare_boot_sectors_are_tables_and_that_of_fat_is_none() {
         .unwrap();
     sfdisk.stdin.take().unwrap().write_all(b"label: dos\n2048,20480,83\n").unwrap();
     assert!(sfdisk.wait().unwrap().success());
-    assert_eq!(looked(&disk).table.as_deref(), Some("dos"));
+    assert_eq!(probed(&disk).table.as_deref(), Some("dos"));
 
     write(&disk, 0, &[0; 512]);
-    assert_eq!(looked(&disk).table, None);
+    assert_eq!(probed(&disk).table, None);
     write(&disk, 510, &[0x55, 0xaa]);
-    assert!(looked(&disk).table.is_some());
+    assert!(probed(&disk).table.is_some());
 
     // A protective MBR without any GPT.
     write(&disk, 446, &[0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 1, 0]);
-    let table = looked(&disk).table.unwrap();
+    let table = probed(&disk).table.unwrap();
     assert_eq!(table, "protective MBR");
 }
 
@@ -194,9 +194,9 @@ fn loop_a_disk_that_is_gone_or_unbound_is_failed_and_never_blank() {
     let disk = Loop::aside(8 * MIB, 512, 232);
     let scanned = disk.raw();
     run("losetup", &["--detach", disk.path()]);
-    let Probe::Failed(words) = signature::probe(&scanned) else { panic!("an unbound device is not blank") };
-    assert!(words.contains("is not the same device as before"), "{words}");
+    let Probe::Failed(message) = signature::probe(&scanned) else { panic!("an unbound device is not blank") };
+    assert!(message.contains("is not the same device as before"), "{message}");
     let unbound = localpool::host::RawDisk { diskseq: None, ..scanned };
-    let Probe::Failed(words) = signature::probe(&unbound) else { panic!("an unbound device is not blank") };
-    assert!(words.contains("has no size"), "{words}");
+    let Probe::Failed(message) = signature::probe(&unbound) else { panic!("an unbound device is not blank") };
+    assert!(message.contains("has no size"), "{message}");
 }

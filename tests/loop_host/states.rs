@@ -103,7 +103,7 @@ fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_i
 
 /// The kernel counts an error a moment after the write that triggers it.
 fn until(target: &Target, wanted: FilesystemState) {
-    let came = eventually(Duration::from_secs(10), || state(target) == wanted);
+    let came = eventually(Duration::from_secs(60), || state(target) == wanted);
     assert!(came, "{:?}, not {wanted:?}", state(target));
 }
 
@@ -211,7 +211,7 @@ fn loop_a_disk_that_is_no_array_has_no_state_of_one() {
 #[test]
 fn loop_a_mount_an_unmount_and_a_remount_are_announced_once() {
     needs_root!();
-    const SOON: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_secs(60);
     let disk = made(FsKind::Ext4);
     let target = Target::new(&disk, "mnt");
     let mut events = Announcements::of_mounts(&Roots::default()).unwrap();

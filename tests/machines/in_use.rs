@@ -1,9 +1,9 @@
 //! Who uses a device: mounts of every namespace, btrfs, other provisioners.
 
 use localpool::host::sysfs::scan;
-use localpool::host::{MountHow, ProvisionerOffer, Roots, UNSEEN_NAMESPACE};
+use localpool::host::{ForeignLink, MountHow, Roots, UNSEEN_NAMESPACE};
 
-use crate::{FS, HERE, machine, words};
+use crate::{FS, HERE, machine, shown};
 
 #[test]
 fn use_is_seen_in_other_namespaces_under_other_names_and_as_a_bare_node() {
@@ -33,9 +33,9 @@ fn every_member_of_a_mounted_btrfs_is_in_use() {
 fn a_device_that_another_provisioners_link_leads_to_is_on_offer() {
     let m = machine("offered");
     let offered = |name: &str| match &m.disk(name).offered {
-        ProvisionerOffer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
-        ProvisionerOffer::None => "-".to_owned(),
-        ProvisionerOffer::NotKnown(why) => panic!("{name}: {why}"),
+        ForeignLink::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
+        ForeignLink::None => "-".to_owned(),
+        ForeignLink::NotKnown(why) => panic!("{name}: {why}"),
     };
     assert_eq!(offered("vda"), "mnt/local-storage/fast/virtio-fast");
     assert_eq!(offered("vdb"), "mnt/disks/b");
@@ -51,15 +51,13 @@ fn where_offers_cannot_be_read_no_device_is_known_to_be_free() {
     let deep = "d".repeat(255);
     let roots = Roots { mnt: m.root().join("mnt").join(vec![deep.as_str(); 17].join("/")), ..Roots::under(m.root()) };
     let disks = scan(&roots).unwrap();
-    assert!(
-        disks.iter().all(|disk| matches!(&disk.offered, ProvisionerOffer::NotKnown(why) if why.contains("too long")))
-    );
+    assert!(disks.iter().all(|disk| matches!(&disk.offered, ForeignLink::NotKnown(why) if why.contains("too long"))));
     assert!(disks.iter().all(|disk| disk.unreadable.is_none()), "what is ours stays ours");
 }
 
 #[test]
 fn what_is_mounted_or_swapped_on_says_what_it_holds() {
     let m = machine("sata-laptop");
-    assert_eq!((words(&m.disk("sda1").fs_type), words(&m.disk("sda5").fs_type)), ("ext4", "swap"));
-    assert_eq!(words(&m.disk("sda").fs_type), "-");
+    assert_eq!((shown(&m.disk("sda1").fs_type), shown(&m.disk("sda5").fs_type)), ("ext4", "swap"));
+    assert_eq!(shown(&m.disk("sda").fs_type), "-");
 }

@@ -8,7 +8,7 @@ use localpool::host::sysfs::scan;
 use localpool::host::{DeviceKind, RawDisk, Roots};
 use localpool_testing::{machines, skipped};
 
-use crate::{machine, texts, words};
+use crate::{machine, shown, texts};
 
 /// Name, size, read-only, removable, rotational, sectors: what both lsblk and we read.
 type Facts = BTreeSet<(String, u64, bool, bool, bool, u32, u32)>;
@@ -82,7 +82,7 @@ fn a_server_of_256_disks_is_read_whole() {
     assert_eq!((whole.len(), whole[0].name.as_str(), whole[255].name.as_str()), (256, "nvme0n1", "nvme255n1"));
     for disk in whole {
         assert!(disk.links.len() == 2 && disk.partitions.len() == 1 && disk.serial.is_some(), "{disk:?}");
-        assert_eq!((words(&disk.transport), disk.unreadable.as_deref()), ("nvme", None));
+        assert_eq!((shown(&disk.transport), disk.unreadable.as_deref()), ("nvme", None));
         assert!(matches!(disk.numa_node, Some(0 | 1)));
     }
     assert_eq!(disks.iter().flat_map(|disk| &disk.wwid).collect::<BTreeSet<_>>().len(), 256);

@@ -63,7 +63,7 @@ fn machine(name: &str) -> Machine {
     Machine { folder, disks }
 }
 
-fn words(text: &Option<String>) -> &str {
+fn shown(text: &Option<String>) -> &str {
     text.as_deref().unwrap_or("-")
 }
 

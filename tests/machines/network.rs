@@ -1,9 +1,9 @@
-//! Disks of other machines, and how they are told from those in this one.
+//! Disks of other machines, and how they differ from those in this one.
 
 use localpool::device::{Attachments, Reach};
 use localpool::host::DeviceKind;
 
-use crate::{machine, words};
+use crate::{machine, shown};
 
 #[test]
 fn disks_of_other_machines_are_network_disks() {
@@ -21,11 +21,11 @@ fn disks_of_other_machines_are_network_disks() {
 fn iscsi_disks_are_told_by_their_session() {
     let m = machine("iscsi");
     let lun = m.disk("sdb");
-    assert_eq!((words(&lun.transport), words(&lun.state)), ("iscsi", "running"));
-    assert_eq!(words(&lun.serial), "a1b2c3d4-e5f6-0718-293a-4b5c6d7e8f90");
-    assert_eq!(words(&lun.wwid), "naa.6001405a1b2c3d4e5f60718293a4b5c6");
+    assert_eq!((shown(&lun.transport), shown(&lun.state)), ("iscsi", "running"));
+    assert_eq!(shown(&lun.serial), "a1b2c3d4-e5f6-0718-293a-4b5c6d7e8f90");
+    assert_eq!(shown(&lun.wwid), "naa.6001405a1b2c3d4e5f60718293a4b5c6");
     assert_eq!(m.links("sdb"), ["disk/by-path/ip-10.0.0.5:3260-iscsi-iqn.2003-01.org.linux-iscsi:data-lun-1"]);
-    assert_eq!((words(&m.disk("sdc").state), m.disk("sdc").read_only), ("transport-offline", true));
+    assert_eq!((shown(&m.disk("sdc").state), m.disk("sdc").read_only), ("transport-offline", true));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use localpool::host::DeviceKind;
 
-use crate::{FS, HERE, machine, words};
+use crate::{FS, HERE, machine, shown};
 
 #[test]
 fn arrays_know_their_level_state_and_uuid_and_hold_their_members() {
     let m = machine("md-raid");
     assert_eq!(m.names(), ["md0", "md0p1", "md5", "md127", "nvme0n1", "nvme0n2", "sda", "sda1", "sdb", "sdb1"]);
     let md = |name: &str| match &m.disk(name).kind {
-        DeviceKind::Md(md) => (words(&md.uuid).to_owned(), words(&md.level).to_owned(), words(&md.state).to_owned()),
+        DeviceKind::Md(md) => (shown(&md.uuid).to_owned(), shown(&md.level).to_owned(), shown(&md.state).to_owned()),
         other => panic!("{name} is {other:?}"),
     };
     let text = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
@@ -36,7 +36,7 @@ fn mappings_know_their_name_uuid_and_suspension_and_are_found_by_every_name() {
     assert_eq!(dm("dm-0"), ("vg0-root".into(), "LVM-".into(), false));
     assert_eq!(dm("dm-2"), ("luks-data".into(), "CRYP".into(), false));
     assert_eq!(dm("dm-3"), ("frozen".into(), "".into(), true));
-    assert_eq!((words(&m.disk("dm-0").state), words(&m.disk("dm-3").state)), ("running", "suspended"));
+    assert_eq!((shown(&m.disk("dm-0").state), shown(&m.disk("dm-3").state)), ("running", "suspended"));
     assert_eq!(m.disk("sda1").holders, ["dm-0", "dm-1"]);
     assert_eq!(
         (m.disk("dm-3").slaves.clone(), m.disk("dm-2").holders.clone()),
@@ -56,10 +56,10 @@ fn both_paths_of_a_multipath_map_are_held_by_it() {
     let m = machine("multipath");
     for path in ["sda", "sdb"] {
         assert_eq!(
-            (m.disk(path).holders.as_slice(), words(&m.disk(path).transport)),
+            (m.disk(path).holders.as_slice(), shown(&m.disk(path).transport)),
             (["dm-0".into()].as_slice(), "fc")
         );
-        assert_eq!(words(&m.disk(path).wwid), "naa.624a93704d1a2b3c5d6e7f8000011234");
+        assert_eq!(shown(&m.disk(path).wwid), "naa.624a93704d1a2b3c5d6e7f8000011234");
     }
     let DeviceKind::Dm(map) = &m.disk("dm-0").kind else { panic!("no map") };
     assert_eq!(map.uuid, "mpath-3624a93704d1a2b3c5d6e7f8000011234");
@@ -104,5 +104,5 @@ fn cache_disks_are_held_though_sysfs_lists_no_holder() {
     assert_eq!(m.disk("vdc1").holders, ["bcache"], "a set that serves nobody yet");
     assert!(m.disk("vdc").holders.is_empty());
     assert_eq!(m.disk("bcache0").kind, DeviceKind::Other("bcache".into()));
-    assert!(m.disk("bcache0").holders.is_empty(), "what it is made of does not hold it");
+    assert!(m.disk("bcache0").holders.is_empty(), "its backing device does not hold it");
 }

@@ -4,7 +4,7 @@ use localpool::host::Roots;
 use localpool::host::sysfs::scan;
 use localpool_testing::machines;
 
-use crate::{machine, texts, words};
+use crate::{machine, shown, texts};
 
 #[test]
 fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
@@ -13,7 +13,7 @@ fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
         m.names(),
         ["dm-0", "sda", "vda", "vda1", "vdb", "vdc", "vdd", "vde", "vde1", "vdf", "vdg", "vdg1", "vdh", "vdi", "vdi1"]
     );
-    let why = |name: &str| words(&m.disk(name).unreadable).to_owned();
+    let why = |name: &str| shown(&m.disk(name).unreadable).to_owned();
     assert_eq!(why("vda"), "size cannot be read: Is a directory (os error 21)");
     assert_eq!(why("vda1"), "its disk vda: size cannot be read: Is a directory (os error 21)");
     assert_eq!(why("vdb"), "ro is missing");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::claim::Rule;
+use localpool::claim::{Provisioning, Rule};
 use localpool::device::label::{ErasePolicy, Layout, Quota};
 use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FilesystemRoot, FsKind, Geometry, Host, TargetAccess, TargetKind, chain};
@@ -34,7 +34,7 @@ fn root(host: &FakeHost, node: &Node) -> Arc<dyn FilesystemRoot> {
     host.mounts().open_root(&at, Path::new("/dev/fake0p2")).expect("mounted")
 }
 
-fn words<T: std::fmt::Debug>(done: Result<T, PoolError>) -> String {
+fn message_of<T: std::fmt::Debug>(done: Result<T, PoolError>) -> String {
     chain(&done.expect_err("refused"))
 }
 
@@ -54,7 +54,7 @@ fn volumes_are_as_small_as_they_are_asked_for_and_their_sizes_are_counted() {
     let after = node.pool.disk_views().remove(0);
     assert_eq!((after.free, after.volumes), (before.free - 6 * MIB, 2));
     assert!(
-        words(node.pool.create(&request("c", XFS, SIZE))).contains("the largest free place has"),
+        message_of(node.pool.create(&request("c", XFS, SIZE))).contains("the largest free place has"),
         "it is too large"
     );
     assert_eq!(node.pool.capacity(&Default::default(), XFS).smallest, MIB);
@@ -64,7 +64,7 @@ fn volumes_are_as_small_as_they_are_asked_for_and_their_sizes_are_counted() {
 fn a_block_volume_and_another_filesystem_are_refused() {
     let (_host, _disk, node) = directories();
     for usage in [BLOCK, MOUNT] {
-        let why = words(node.pool.create(&request("v", usage, MIB)));
+        let why = message_of(node.pool.create(&request("v", usage, MIB)));
         assert_eq!(why, "no disk of this node's pool is offered to anybody");
     }
     let open: CreateRequest = request("v", WantedUsage::Mount(None), MIB);
@@ -78,9 +78,43 @@ fn a_volume_grows_into_what_nobody_has_and_not_further() {
     create(&node, "a", MIB);
     let grown = node.pool.expand(id("a"), 4 * MIB + 1, None).expect("there is room");
     assert_eq!(grown.size, 5 * MIB);
-    let why = words(node.pool.expand(id("a"), 2 * SIZE, None));
+    let why = message_of(node.pool.expand(id("a"), 2 * SIZE, None));
     assert!(why.contains(&format!("can grow to {} bytes", grown.growable_to)), "{why}");
     assert_eq!(node.pool.expand(id("a"), MIB, None).expect("it has that").size, 5 * MIB);
+}
+
+#[test]
+fn volumes_are_promised_what_their_set_says_and_a_smaller_promise_takes_nothing_from_who_has_it() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "SERIAL-1", Geometry { size: SIZE, sector: 512, offloads_zeroes: true });
+    let start = |reserved, percent| {
+        let provisioning = Provisioning { reserved, percent };
+        let layout = Layout::Directory { quota: Quota::None };
+        let rule = Rule { fs: FsKind::Xfs, provisioning, ..rule(&layout, ErasePolicy::Discard) };
+        let mut node = Node::start(&host, vec![rule], Duration::ZERO).expect("starts");
+        node.passes().expect("a pass");
+        node
+    };
+    let capacity = |node: &Node| node.pool.capacity(&Default::default(), XFS);
+    let node = start(0, 300);
+    let all = capacity(&node).largest;
+    let why = message_of(node.pool.create(&request("d", XFS, all + 1)));
+    assert!(why.contains("the largest free place has"), "{why}");
+    ["a", "b", "c"].iter().for_each(|name| create(&node, name, all));
+    assert!(capacity(&node).available < 3 * MIB, "what is no whole MiB is left: {:?}", capacity(&node));
+    message_of(node.pool.create(&request("d", XFS, 3 * MIB)));
+    drop(node);
+
+    let node = start(100 * MIB, 100);
+    assert_eq!((capacity(&node).available, node.pool.disk_views()[0].reserved), (0, 100 * MIB));
+    let view = node.pool.usable(id("a")).expect("it has what it has");
+    assert_eq!((view.size, view.growable_to), (all, all));
+    assert!(message_of(node.pool.expand(id("a"), all + 1, None)).contains("can grow to"));
+    for name in ["a", "b", "c"] {
+        node.pool.delete(id(name)).expect("deleted");
+    }
+    node.pool.work_until_idle().expect("removed");
+    assert_eq!(capacity(&node).largest, all - 100 * MIB);
 }
 
 #[test]
@@ -93,7 +127,7 @@ fn a_mounted_volume_is_not_deleted_and_a_deleted_one_counts_until_its_files_are_
     let target = Path::new("/pods/a");
     host.mounts().make_target(target, TargetKind::Directory).expect("made");
     host.mounts().bind(&path, target, TargetAccess::ReadWrite).expect("bound");
-    assert!(words(node.pool.delete(id("a"))).contains("it is mounted at /pods/a"));
+    assert!(message_of(node.pool.delete(id("a"))).contains("it is mounted at /pods/a"));
     host.mounts().unmount(target).expect("unmounted");
 
     root(&host, &node).write(Path::new(&format!("volumes/{}/file", id("a"))), "secret").expect("written");
@@ -120,7 +154,7 @@ fn volumes_are_there_again_after_a_reboot_and_in_the_hands_of_another_agent() {
             host.reboot(localpool::host::fake::Fate::Lost);
         }
         let mut node = start(&host);
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let view = node.pool.usable(id("a")).expect("it is there");
         assert_eq!((view.size, view.record.expect("described").required), (3 * MIB, 3 * MIB));
         let table = host.mounts().table().expect("read");
@@ -133,13 +167,13 @@ fn a_disk_that_left_has_its_volumes_away_and_they_are_back_under_another_name() 
     let (host, disk, mut node) = directories();
     create(&node, "a", 2 * MIB);
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let view = node.pool.volume(id("a")).expect("it is known");
     assert_eq!(view.standing, Standing::Missing);
-    assert!(words(node.pool.delete(id("a"))).contains("is missing"));
-    assert!(words(node.pool.create(&request("b", XFS, MIB))).contains("no disk of this node's pool"));
+    assert!(message_of(node.pool.delete(id("a"))).contains("is missing"));
+    assert!(message_of(node.pool.create(&request("b", XFS, MIB))).contains("no disk of this node's pool"));
     host.plug("fake1", "SERIAL-1", disk);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let view = node.pool.usable(id("a")).expect("it is back");
     assert_eq!(view.node, Path::new("/dev/fake1p2"));
     node.pool.delete(id("a")).expect("deleted");
@@ -149,7 +183,7 @@ fn a_disk_that_left_has_its_volumes_away_and_they_are_back_under_another_name() 
 fn found_after(change: impl FnOnce(&FakeHost, &Platter, &dyn FilesystemRoot)) -> (String, Node) {
     let (host, disk, mut node) = directories();
     create(&node, "a", MIB);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     change(&host, &disk, &*root(&host, &node));
     drop(node);
     let mut node = start(&host);
@@ -169,7 +203,7 @@ fn a_filesystem_that_is_not_the_one_that_was_made_is_not_touched() {
     let (cut, node) = found_after(|_, _, root| root.write(config, "{\"form").expect("written"));
     assert!(cut.contains("it is cut short or damaged"), "{cut}");
     // Nothing is said of its volumes but that they cannot be asked for.
-    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"), "{:?}", node.pool.volumes());
+    assert!(message_of(node.pool.delete(id("a"))).contains("volume may be on it"), "{:?}", node.pool.volumes());
     let made = |host: &FakeHost, _: &Platter, _: &dyn FilesystemRoot| {
         host.mounts().unmount(&host.mounts().table().expect("read")[0].target.clone()).expect("unmounted");
         let made = host.filesystems().make(FsKind::Ext4, Path::new("/dev/fake0p2"), uuid::Uuid::from_u128(5));
@@ -189,8 +223,8 @@ fn nothing_is_called_deleted_while_a_filesystem_cannot_be_read_though_the_journa
     drop((node, disk));
     host.state.lose();
     let mut node = start(&host);
-    node.passes().expect("looks");
-    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"), "{:?}", node.pool.disk_views());
+    node.passes().expect("a pass");
+    assert!(message_of(node.pool.delete(id("a"))).contains("volume may be on it"), "{:?}", node.pool.disk_views());
 }
 
 #[test]
@@ -204,10 +238,10 @@ fn folders_that_a_repair_moved_away_are_missed_and_nothing_of_them_is_forgotten(
     };
     let (all, node) = moved("volumes");
     assert!(all.contains("its filesystem lacks the folder volumes"), "{all}");
-    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"));
+    assert!(message_of(node.pool.delete(id("a"))).contains("volume may be on it"));
     let (one, node) = moved(&format!("volumes/{}", id("a")));
     assert!(one.contains(&format!("the record of volume {}, which was there, and not its folder", id("a"))), "{one}");
-    assert!(words(node.pool.delete(id("a"))).contains("volume may be on it"));
+    assert!(message_of(node.pool.delete(id("a"))).contains("volume may be on it"));
 }
 
 #[test]
@@ -255,7 +289,7 @@ fn a_disk_with_what_somebody_put_there_is_not_released() {
     root.make_folder(Path::new("volumes/of-a-person"), 0o700).expect("made");
     root.make_folder(Path::new("other"), 0o700).expect("made");
     let member = node.pool.members().remove(0);
-    let refused = words(node.pool.release(&member));
+    let refused = message_of(node.pool.release(&member));
     assert!(refused.contains("that do not belong to the pool: other, volumes/of-a-person"), "{refused}");
     assert!(node.pool.members()[0].is_usable(), "and it is used as before");
 }
@@ -265,14 +299,14 @@ fn a_folder_without_a_record_is_kept_and_offers_nothing_until_it_has_one() {
     let record = format!("records/{}.json", id("a"));
     let (problem, node) = found_after(|_, _, root| root.remove_file(Path::new(&record)).expect("removed"));
     assert_eq!(problem, "");
-    assert!(words(node.pool.usable(id("a"))).contains("does not describe volume"));
+    assert!(message_of(node.pool.usable(id("a"))).contains("does not describe volume"));
     assert!(
-        words(node.pool.create(&request("b", XFS, MIB))).contains("were asked for"),
+        message_of(node.pool.create(&request("b", XFS, MIB))).contains("were asked for"),
         "nobody knows how large it is"
     );
     let disk = node.pool.disk_views().remove(0).id;
     let described = node.pool.create(&request("a", XFS, MIB));
-    assert!(words(described).contains("does not describe"));
+    assert!(message_of(described).contains("does not describe"));
     let (other, _) = {
         let (_host, _disk, other) = directories();
         create(&other, "a", 3 * MIB);
@@ -295,7 +329,7 @@ fn a_change_that_fails_half_way_is_read_again_before_anything_else_is_done() {
         disk.inject(Fault { what, range: everywhere, times: 1 });
         let made = node.pool.create(&request(what, XFS, MIB));
         assert!(made.is_err(), "{made:?}");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         node.pool.create(&request(what, XFS, MIB)).expect("made now");
     }
     assert_eq!(node.pool.volumes().len(), 5);
@@ -306,9 +340,9 @@ fn a_released_disk_is_not_mounted_any_more_and_one_with_volumes_is_not_released(
     let (host, _disk, node) = directories();
     create(&node, "a", MIB);
     let member = node.pool.members().remove(0);
-    assert!(words(node.pool.release(&member)).contains("1 volumes and 0 that are being erased"));
+    assert!(message_of(node.pool.release(&member)).contains("1 volumes and 0 that are being erased"));
     node.pool.delete(id("a")).expect("deleted");
-    assert!(words(node.pool.release(&member)).contains("0 volumes and 1 that are being erased"));
+    assert!(message_of(node.pool.release(&member)).contains("0 volumes and 1 that are being erased"));
     node.pool.work_until_idle().expect("removed");
     node.pool.release(&member).expect("released");
     assert_eq!(host.mounts().table().expect("read"), []);
@@ -326,6 +360,6 @@ fn an_earlier_version_reads_a_journal_with_folders_and_this_one_finds_them_there
     drop(node);
     host.unplug("fake0");
     let mut node = start(&host);
-    node.passes().expect("looks");
-    assert!(words(node.pool.delete(id("a"))).contains("is missing"), "it is known to be on a disk that is away");
+    node.passes().expect("a pass");
+    assert!(message_of(node.pool.delete(id("a"))).contains("is missing"), "it is known to be on a disk that is away");
 }

@@ -37,7 +37,7 @@ impl Node {
         Ok(Self { pool, agent })
     }
 
-    /// Two looks make a disk ripe; the third finds what the second claimed. Returns the last one.
+    /// Two scans make a disk ripe; the third finds what the second claimed. Returns the last one.
     pub fn passes(&mut self) -> Result<PassReport, String> {
         let mut last = self.agent.pass().map_err(|e| chain(&e))?;
         for _ in 0..2 {
@@ -48,7 +48,10 @@ impl Node {
 }
 
 pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
-    Rule { layout: layout.clone(), erase, ..sample::rule("set") }
+    let set = sample::rule("set");
+    // As every set whose volumes are folders has it.
+    let fs = if layout.is_directory() { FsKind::Xfs } else { set.fs };
+    Rule { layout: layout.clone(), erase, fs, ..set }
 }
 
 pub fn id(name: &str) -> VolumeId {
@@ -92,7 +95,7 @@ pub fn standing(node: &Node) -> Standing {
 
 /// What the agent says about a device after it has looked; empty if nothing is wrong with it.
 pub fn problem(node: &mut Node, name: &str) -> String {
-    node.passes().expect("looks").problems.get(name).cloned().unwrap_or_default()
+    node.passes().expect("a pass").problems.get(name).cloned().unwrap_or_default()
 }
 
 pub fn adopt(disk: &str, run: Run) -> Verb {

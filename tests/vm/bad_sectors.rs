@@ -107,11 +107,11 @@ fn lose_all(bench: &mut Bench, disk: &Disk) {
 }
 
 /// Whether `localpool devices` has these words in the reason for a disk.
-fn says(bench: &mut Bench, serial: &str, words: &str) -> Result<(), String> {
+fn says(bench: &mut Bench, serial: &str, message: &str) -> Result<(), String> {
     let devices = bench.devices();
     let device = devices.iter().find(|device| device["serial"] == serial).ok_or("it is not there")?;
     let reason = device["reason"].as_str().unwrap_or_default();
-    if reason.contains(words) { Ok(()) } else { Err(device.to_string()) }
+    if reason.contains(message) { Ok(()) } else { Err(device.to_string()) }
 }
 
 /// The same image, with these sectors unreadable until the disk is written to.

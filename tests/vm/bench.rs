@@ -12,7 +12,7 @@ use crate::csi::Csi;
 use crate::disks::Disk;
 use crate::guest::{Guest, LIMIT};
 use crate::report::Report;
-use crate::{hotplug, storm};
+use crate::{arrays, directories, hotplug, storm};
 
 pub struct Bench {
     pub folder: PathBuf,
@@ -87,8 +87,8 @@ impl Bench {
         }
     }
 
-    /// Pulls out the disks that no further check needs before the next power cut: each look of the driver at all devices
-    /// takes that much less time.
+    /// Pulls out the disks that no further check needs before the next power cut: each scan of all devices
+    /// by the driver takes that much less time.
     pub fn thin_out(&mut self) {
         // The disks of a guest that stays up are there for the next run.
         if !self.guest.is_own() {
@@ -123,7 +123,8 @@ impl Bench {
 
 pub fn all_disks(cases: &[Case]) -> Vec<Disk> {
     let of_cases = cases.iter().flat_map(|case| case.disks.clone());
-    [storm::disk()].into_iter().chain(of_cases).chain(hotplug::disks()).collect()
+    let own = [storm::disk(), directories::disk()].into_iter().chain(arrays::disks());
+    own.chain(of_cases).chain(hotplug::disks()).collect()
 }
 
 fn folders() -> (PathBuf, PathBuf) {

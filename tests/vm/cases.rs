@@ -19,32 +19,32 @@ pub struct Case {
 pub struct Judged {
     /// A bash command that prints its node.
     pub node: String,
-    pub now: Said,
+    pub now: Expected,
     /// The verdict after a power cut, if it is another one; `None` for a device that does not come back by itself.
-    pub later: Option<Said>,
+    pub later: Option<Expected>,
     /// The set that takes it.
     pub set: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct Expected {
     pub verdict: &'static str,
     /// A part of the reason.
-    pub words: &'static str,
+    pub message: &'static str,
 }
 
-pub const UNCLAIMED: Said = Said { verdict: "Unclaimed", words: "blank and not in use" };
+pub const UNCLAIMED: Expected = Expected { verdict: "Unclaimed", message: "blank and not in use" };
 
-const fn theirs(words: &'static str) -> Said {
-    Said { verdict: "Theirs", words }
+const fn theirs(message: &'static str) -> Expected {
+    Expected { verdict: "Theirs", message }
 }
 
-const fn unknown(words: &'static str) -> Said {
-    Said { verdict: "Unknown", words }
+const fn unknown(message: &'static str) -> Expected {
+    Expected { verdict: "Unknown", message }
 }
 
 /// A case of one disk, or of several that are all judged alike.
-fn case<const N: usize>(name: &'static str, disks: [Disk; N], fill: &str, now: Said) -> Case {
+fn case<const N: usize>(name: &'static str, disks: [Disk; N], fill: &str, now: Expected) -> Case {
     let judged =
         disks.iter().map(|disk| Judged { node: format!("disk {}", disk.serial), now, later: Some(now), set: None });
     let judged = judged.collect();
@@ -53,13 +53,13 @@ fn case<const N: usize>(name: &'static str, disks: [Disk; N], fill: &str, now: S
 
 impl Case {
     /// The verdict on its disks after a power cut.
-    fn later(mut self, said: Said) -> Self {
-        self.judged.iter_mut().for_each(|judged| judged.later = Some(said));
+    fn later(mut self, expected: Expected) -> Self {
+        self.judged.iter_mut().for_each(|judged| judged.later = Some(expected));
         self
     }
 
     /// One of its disks gets another verdict.
-    fn but(mut self, index: usize, now: Said, later: Said) -> Self {
+    fn but(mut self, index: usize, now: Expected, later: Expected) -> Self {
         (self.judged[index].now, self.judged[index].later) = (now, Some(later));
         self
     }
@@ -71,7 +71,7 @@ impl Case {
     }
 
     /// Something that is built on its disks.
-    fn on_it(mut self, node: &str, now: Said, later: Option<Said>) -> Self {
+    fn on_it(mut self, node: &str, now: Expected, later: Option<Expected>) -> Self {
         self.judged.push(Judged { node: node.to_owned(), now, later, set: None });
         self
     }
@@ -89,8 +89,8 @@ impl Case {
         Self { is_busy: true, ..self }
     }
 
-    /// Whether nobody uses its disks, neither the host nor a set: they are somebody's only by what is on them. Such disks
-    /// can be pulled out.
+    /// Whether nobody uses its disks, neither the host nor a set: they are somebody's only by what is on them. Such
+    /// disks can be pulled out.
     pub fn is_idle(&self) -> bool {
         let is_idle = |judged: &Judged| judged.now.verdict == "Theirs" && judged.later == Some(judged.now);
         let can_leave = |disk: &Disk| matches!(disk.bus, Bus::Nvme | Bus::Scsi | Bus::Virtio | Bus::Usb);
@@ -171,7 +171,7 @@ fn of_a_bad_sort() -> Vec<Case> {
 
 /// Block devices without a disk of the guest; none of them outlives a power cut.
 fn not_disks() -> Vec<Case> {
-    let on_none = |name, fill, node: &str, said| case(name, [], fill, said).on_it(node, said, None);
+    let on_none = |name, fill, node: &str, expected| case(name, [], fill, expected).on_it(node, expected, None);
     vec![
         on_none(
             "compressed RAM",
@@ -422,8 +422,8 @@ fn layered() -> Vec<Case> {
 }
 
 fn records() -> Vec<Case> {
-    let ours = Said { verdict: "Ours", words: "in pool" };
-    let one_of_two = Said { verdict: "Ours", words: "has the same identity" };
+    let ours = Expected { verdict: "Ours", message: "in pool" };
+    let one_of_two = Expected { verdict: "Ours", message: "has the same identity" };
     let damaged = unknown("carries a localpool label that cannot be used");
     let foreign = theirs("in the pool of node elsewhere");
     let mut copied = case(

@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::report::Report;
 
 /// How often to look again at what differs.
-const LOOKS: usize = 3;
+const ATTEMPTS: usize = 3;
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
     let names =
@@ -16,7 +16,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     }
     report.check(names[0], || {
         let mut found = differences(bench);
-        for _ in 0..LOOKS {
+        for _ in 0..ATTEMPTS {
             if found.is_empty() {
                 break;
             }

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-use localpool::csi::proto::volume_health::VolumeHealthEntry;
-use localpool::csi::proto::*;
+use localpool::rpc::proto::volume_health::VolumeHealthEntry;
+use localpool::rpc::proto::*;
 use tonic::Status;
 
 use crate::client::{Client, block, create, mount, parameters};
@@ -49,6 +49,11 @@ impl Csi {
     /// Returns the volume's id.
     pub async fn create(&mut self, name: &str, class: &str, mib: u64, usage: Use) -> Result<String, Status> {
         Ok(self.0.try_create(create(name, class, mib << 20, &usage.capability())).await?.id)
+    }
+
+    /// To at least `mib`, or, if the volume has more than `most`, down to that; 0 is no limit. Returns its MiB.
+    pub async fn expand(&mut self, id: &str, mib: u64, most: u64) -> Result<u64, Status> {
+        Ok(self.0.expand(id, mib << 20, most << 20).await?.0 >> 20)
     }
 
     pub async fn delete(&mut self, id: &str) -> Result<(), Status> {

@@ -17,10 +17,14 @@ pub const MIN_AGE: Duration = Duration::from_secs(5);
 pub const SOON: Duration = Duration::from_secs(300);
 
 /// From an event that makes a checkup due until all faces show its news, by the guest's clock: half of the time between
-/// two checkups without an event, so that it was the event. Without emulation and other work beside it, a second or two.
+/// two checkups without an event, so that it was the event. Without emulation and other work beside
+/// it, a second or two.
 pub const AT_ONCE: Duration = Duration::from_secs(30);
 /// Where its metrics are, in the guest.
 pub const HTTP: &str = "127.0.0.1:9808";
+
+/// The folder below which a set has its filesystem mounted for the node: without it no disk is taken for that set.
+const NODE_MOUNTS: &str = "/mnt/raid-disks";
 
 /// Sets that divide the disks of the cases by what they are, and one for each disk that belongs to one check.
 const SETS: &str = "
@@ -33,6 +37,9 @@ hot-scsi|paths: ['/dev/disk/by-id/*hot-scsi*']|partitioningSpec: {mode: Dynamic}
 hot-virtio|paths: ['/dev/disk/by-id/*hot-virtio*']|partitioningSpec: {mode: Dynamic}
 hot-usb|paths: ['/dev/disk/by-id/*hot-usb*']|partitioningSpec: {mode: Dynamic}
 storm|paths: ['/dev/disk/by-id/*storm*']|partitioningSpec: {mode: Dynamic}
+folders|paths: ['/dev/disk/by-id/*folders*']|layout: Directory
+array-two|paths: ['/dev/disk/by-id/*array-two-?']|array: {level: raid0}\\n  minDeviceCount: 2\\n  partitioningSpec: {mode: Dynamic}
+array-one|paths: ['/dev/disk/by-id/*array-one']|array: {level: raid0}\\n  layout: Directory\\n  hostMountPath: /mnt/raid-disks
 bare-tenant|paths: ['/dev/disk/by-id/*bare-tenant']|layout: RawDevice
 bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dynamic}
 host-rules|paths: ['/dev/disk/by-id/*host-rules-?']|layout: RawDevice
@@ -61,7 +68,7 @@ impl Bench {
         let documents = SETS.trim().lines().map(document).collect::<String>() + &named();
         self.guest.run(&format!(
             "systemctl is-active --quiet {unit} && exit
-             mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
+             mkdir -p /etc/localpool /var/lib/pods {NODE_MOUNTS}; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
              systemd-run --quiet --collect --unit={unit} --property=StandardError=append:/var/log/localpool \\
                  /opt/localpool standalone --node-name guest --device-min-age {}s --http {HTTP}",
             MIN_AGE.as_secs()
@@ -105,10 +112,10 @@ impl Bench {
         (runtime, csi)
     }
 
-    /// Waits until `look` finds nothing wrong.
+    /// Waits until `poll` finds nothing wrong.
     #[track_caller]
-    pub fn eventually<T>(&mut self, what: &str, look: impl Fn(&mut Self) -> Result<T, String>) -> T {
-        match found(SOON, Duration::from_millis(500), || look(self)) {
+    pub fn eventually<T>(&mut self, what: &str, poll: impl Fn(&mut Self) -> Result<T, String>) -> T {
+        match found(SOON, Duration::from_millis(500), || poll(self)) {
             Ok(found) => found,
             Err(why) => {
                 let log = self.guest.run("grep -v 'has the same identity' /var/log/localpool | tail -n 40 || true");

@@ -1,11 +1,11 @@
-//! What the faces of the driver show of volumes: CSI's calls, the commands of the binary and its metrics, which all have
-//! the same reasons.
+//! What the faces of the driver show of volumes: CSI's calls, the commands of the binary and its metrics, which all
+//! have the same reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use localpool::csi::proto::VolumeCondition;
-use localpool::csi::proto::volume_health::VolumeHealthEntry;
+use localpool::rpc::proto::VolumeCondition;
+use localpool::rpc::proto::volume_health::VolumeHealthEntry;
 use serde_json::Value;
 
 use crate::bench::Bench;

@@ -9,7 +9,7 @@ use crate::report::Report;
 const NAME: &str = "hanging";
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
-    let name = "a device that hangs is Unknown, the look goes on, and it is looked at again when it answers";
+    let name = "a device that hangs is Unknown, the scan goes on, and it is read again when it answers";
     if !report.wants(name) {
         return;
     }

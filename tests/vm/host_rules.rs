@@ -92,9 +92,9 @@ struct Scene {
     written: Vec<Written>,
 }
 
-type Look = fn(&mut Bench, &Scene);
+type CheckFn = fn(&mut Bench, &Scene);
 
-const CHECKS: [(&str, Look); 4] = [
+const CHECKS: [(&str, CheckFn); 4] = [
     (
         "with the udev rules alone a boot starts no group or array of labelled volumes, and goes by no UUID in them",
         labelled_are_let_be,

@@ -1,6 +1,6 @@
 //! Disks that leave and come back while their volumes are in use, on each bus that supports it; and new ones.
 
-use localpool::csi::proto::volume_health::VolumeHealthEntry;
+use localpool::rpc::proto::volume_health::VolumeHealthEntry;
 
 use crate::bench::Bench;
 use crate::csi::Use;

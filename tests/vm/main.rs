@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a check may end where a step fails")]
 
 mod agent;
+mod arrays;
 mod bad_sectors;
 mod bare;
 mod bench;
@@ -17,6 +18,7 @@ mod client;
 mod compare;
 mod console;
 mod csi;
+mod directories;
 mod disks;
 mod driver;
 mod faces;
@@ -60,8 +62,9 @@ fn main() -> ExitCode {
             print!("{}", Bench::attach().guest.run(&word));
             return ExitCode::SUCCESS;
         }
-        // `cargo test --test vm` without a guest.
+        // `cargo test -F testing --test vm` without a guest.
         _ => {
+            failures::hold();
             eprintln!("skipped: the vm tier needs a guest: make test-vm");
             return ExitCode::SUCCESS;
         }
@@ -84,7 +87,11 @@ fn all(bench: &mut Bench, report: &mut Report) {
     stuck::check(bench, report);
     failures::check(bench, report);
     hotplug::check(bench, report);
+    directories::check(bench, report);
+    let on_arrays = arrays::check(bench, report);
     restart::check(bench, report);
+    arrays::check_after_power_cut(bench, report, &on_arrays);
+    directories::check_after_power_cut(bench, report);
     host_rules::check(bench, report);
     storm::check(bench, report);
 }

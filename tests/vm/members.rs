@@ -5,21 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::bench::Bench;
 use crate::report::Report;
 use crate::verdicts::{nodes, printed};
-use crate::{driver, hotplug, images, storm};
+use crate::{arrays, directories, driver, hotplug, images, storm};
 
 /// A device without a label does not say which set has it; only one set selects such devices.
 const BARE: &str = "a bare device";
 
-/// The disks of other checks; the set of each has its name.
+/// The disks of other checks; the set of each has its name, or that before the last letter.
 fn others() -> impl Iterator<Item = String> {
-    hotplug::disks().into_iter().chain([storm::disk()]).map(|disk| disk.name)
+    let own = [storm::disk(), directories::disk()].into_iter().chain(arrays::disks());
+    hotplug::disks().into_iter().chain(own).map(|disk| disk.name)
+}
+
+fn set_of(serial: &str) -> String {
+    let set = arrays::SETS.into_iter().find(|set| serial.starts_with(set));
+    format!("vm/{}", set.unwrap_or(serial))
 }
 
 /// Disks that the sets take, by the words that lead to them, with the set.
 fn wanted(bench: &Bench) -> BTreeMap<String, String> {
     let all = bench.cases.iter().flat_map(|case| &case.judged);
     let set = |set: &str| if set == "shared" { BARE.to_owned() } else { format!("vm/{set}") };
-    let own = others().map(|serial| (format!("disk {serial}"), set(&serial)));
+    let own = others().map(|serial| (format!("disk {serial}"), set_of(&serial)));
     all.filter_map(|judged| Some((judged.node.clone(), set(judged.set?)))).chain(own).collect()
 }
 
@@ -29,6 +35,9 @@ fn found(bench: &mut Bench) -> BTreeMap<String, String> {
     let others: Vec<String> = others().map(|serial| format!("disk {serial}")).collect();
     names.extend(printed(bench, &others).into_iter().zip(others));
     let devices = bench.by_path().into_values();
+    // Those that localpool made are known by their disks.
+    let is_array = |set: &str| arrays::SETS.iter().any(|of| set == format!("vm/{of}"));
+    let devices = devices.filter(|device| device["type"] != "raid" || !device["set"].as_str().is_some_and(is_array));
     let ours = devices.filter(|device| device["verdict"] == "Ours" && device["type"] != "part");
     let row = |device: serde_json::Value| {
         let path = device["path"].as_str().unwrap().to_owned();

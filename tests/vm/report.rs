@@ -31,8 +31,8 @@ impl Report {
         }
         let begun = Instant::now();
         let ended = catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
-            let words = panic.downcast_ref::<String>().cloned();
-            words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()
+            let message = panic.downcast_ref::<String>().cloned();
+            message.or_else(|| panic.downcast_ref::<&str>().map(|message| (*message).to_owned())).unwrap_or_default()
         });
         self.outcome(name, begun, ended);
     }

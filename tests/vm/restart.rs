@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::bench::Bench;
-use crate::cases::{Said, UNCLAIMED};
+use crate::cases::{Expected, UNCLAIMED};
 use crate::csi::Use;
 use crate::disks::{Bus, Disk};
 use crate::report::Report;
@@ -74,7 +74,7 @@ fn places(bench: &mut Bench) -> BTreeSet<(String, String)> {
 
 /// The verdict on every disk after the power cut, before a driver runs.
 fn verdicts(bench: &mut Bench, report: &mut Report) {
-    let ours = Said { verdict: "Ours", words: "in pool" };
+    let ours = Expected { verdict: "Ours", message: "in pool" };
     // Disks that were free have been taken since.
     verdicts::judge(bench, report, " after a power cut", |judged| {
         let is_taken = judged.set.is_some() && judged.now.verdict == UNCLAIMED.verdict;

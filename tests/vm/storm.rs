@@ -18,7 +18,7 @@ const STANDING: usize = 20;
 const AT_ONCE: usize = 100;
 const MIB: u64 = 16;
 /// udev holds the disk's lock most of the time, and each table write waits for it.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
 pub fn disk() -> Disk {
     Disk::new(NAME, Bus::Scsi).mib(4096)
@@ -101,14 +101,14 @@ fn storm(bench: &mut Bench) {
 
 /// A call that is repeated, as an orchestrator does it, if it timed out or was asked to retry.
 pub async fn until_done<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         match call().await {
             Ok(done) => return done,
             Err(status) if !matches!(status.code(), Code::Aborted | Code::Cancelled | Code::DeadlineExceeded) => {
                 panic!("{status:?}")
             }
-            Err(status) if Instant::now() > until => panic!("not within {PATIENCE:?}: {status:?}"),
+            Err(status) if Instant::now() > until => panic!("not within {TIMEOUT:?}: {status:?}"),
             Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
     }

@@ -37,10 +37,10 @@ fn build(bench: &mut Bench) {
     let devices = bench.by_path();
     let of_disk = |path| (path, "which belongs to a pool disk, by the user of that volume");
     let over = [("/dev/loop5", "a loop device over the block device")];
-    for (path, words) in mapped.lines().map(of_disk).chain(over) {
+    for (path, message) in mapped.lines().map(of_disk).chain(over) {
         let device = &devices[path];
         let (verdict, reason) = (device["verdict"].as_str().unwrap(), device["reason"].as_str().unwrap());
-        assert!(verdict == "Theirs" && reason.contains(words), "{path} is {verdict}: {reason}");
+        assert!(verdict == "Theirs" && reason.contains(message), "{path} is {verdict}: {reason}");
     }
     bench.guest.run("dmsetup remove tenant tenant-over-loop; losetup --detach /dev/loop5");
     bench.csi(async |csi| {

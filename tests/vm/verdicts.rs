@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::cases::{Case, Judged, Said};
+use crate::cases::{Case, Expected, Judged};
 use crate::images;
 use crate::report::Report;
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
-    let name = "a look writes to no disk";
+    let name = "a scan writes to no disk";
     let before = if report.wants(name) { images::checksums(bench, |_| true) } else { BTreeMap::new() };
     judge(bench, report, "", |judged| Some(judged.now));
     report.check(name, || {
@@ -24,7 +24,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
 const AT_WORK: Duration = Duration::from_secs(90);
 
 /// Compares all devices with what `wanted` says about them.
-pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl Fn(&Judged) -> Option<Said>) {
+pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl Fn(&Judged) -> Option<Expected>) {
     let begun = Instant::now();
     let all = bench.cases.iter().flat_map(|case| case.judged.iter().map(move |judged| (case, judged)));
     let mut names = all.filter_map(|(case, judged)| Some(name(case, judged, suffix, wanted(judged)?)));
@@ -32,7 +32,7 @@ pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl 
         return;
     }
     let outcomes = loop {
-        let outcomes = look(bench, suffix, &wanted);
+        let outcomes = compared(bench, suffix, &wanted);
         let all_are_right = outcomes.iter().all(|(_, outcome)| outcome.is_ok());
         if all_are_right || begun.elapsed() > AT_WORK {
             break outcomes;
@@ -45,36 +45,36 @@ pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl 
 }
 
 /// Each check by its name, with what is wrong now.
-fn look(
+fn compared(
     bench: &mut Bench,
     suffix: &str,
-    wanted: impl Fn(&Judged) -> Option<Said>,
+    wanted: impl Fn(&Judged) -> Option<Expected>,
 ) -> Vec<(String, Result<(), String>)> {
     let nodes = nodes(bench);
     let devices = bench.by_path();
     let mut outcomes = Vec::new();
     for case in &bench.cases {
         for judged in &case.judged {
-            let Some(said) = wanted(judged) else { continue };
+            let Some(expected) = wanted(judged) else { continue };
             let node = nodes.get(&judged.node).filter(|node| !node.is_empty());
-            let name = name(case, judged, suffix, said);
-            outcomes.push((name, compare(node.and_then(|node| devices.get(node)), said)));
+            let name = name(case, judged, suffix, expected);
+            outcomes.push((name, compare(node.and_then(|node| devices.get(node)), expected)));
         }
     }
     outcomes
 }
 
-fn name(case: &Case, judged: &Judged, suffix: &str, said: Said) -> String {
-    format!("{} [{}]{suffix}: {}", case.name, judged.node, said.verdict)
+fn name(case: &Case, judged: &Judged, suffix: &str, expected: Expected) -> String {
+    format!("{} [{}]{suffix}: {}", case.name, judged.node, expected.verdict)
 }
 
-fn compare(device: Option<&Value>, said: Said) -> Result<(), String> {
+fn compare(device: Option<&Value>, expected: Expected) -> Result<(), String> {
     let device = device.ok_or("there is no such device")?;
     let (verdict, reason) = (device["verdict"].as_str().unwrap(), device["reason"].as_str().unwrap());
-    if verdict == said.verdict && reason.contains(said.words) {
+    if verdict == expected.verdict && reason.contains(expected.message) {
         return Ok(());
     }
-    Err(format!("{} is {verdict}: {reason}\nand not {}: {}", device["path"], said.verdict, said.words))
+    Err(format!("{} is {verdict}: {reason}\nand not {}: {}", device["path"], expected.verdict, expected.message))
 }
 
 /// The node of each judged device, by its present kernel name.

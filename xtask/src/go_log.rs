@@ -15,9 +15,7 @@ pub fn is_shown(line: &str) -> bool {
     parts.next_if_eq(&"Kubernetes");
     let is_run = match (parts.next(), parts.next()) {
         (None, _) => true,
-        (Some(layout), Some(mode)) => {
-            ["Whole", "Slots", "Carved"].contains(&layout) && mode.bytes().all(|byte| byte.is_ascii_lowercase())
-        }
+        (Some(layout), Some(mode)) => is_run(&format!("{layout}/{mode}")),
         (Some(_), None) => false,
     };
     is_test && is_run && parts.next().is_none()

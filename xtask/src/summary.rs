@@ -28,13 +28,13 @@ impl Summary {
         self.rows.push((tier.to_owned(), counts, seconds));
     }
 
-    pub fn note(&mut self, words: String) {
-        self.notes.push(words);
+    pub fn note(&mut self, message: String) {
+        self.notes.push(message);
     }
 
     /// Part of a tier could not run here; the note has the reason.
-    pub fn unable(&mut self, words: String) {
-        self.note(words);
+    pub fn unable(&mut self, message: String) {
+        self.note(message);
         self.unable = true;
     }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+use std::{env, thread};
 
 use super::Asked;
 use super::cargo_log::{self, Counts};
@@ -16,8 +17,15 @@ use super::go_log;
 use super::process::{answer, command, logged, output, run as run_command};
 use super::summary::Summary;
 use super::tier::Tier;
+use super::tree;
+
+/// As `.ci/run` builds them, so that nothing is built twice.
+const CARGO_TEST: [&str; 5] = ["test", "--locked", "--workspace", "--features", "testing"];
 
 const TARGETS_OF_APISERVER: [&str; 4] = ["--test", "apiserver", "--test", "chart"];
+
+/// How many tests run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The number of csi-sanity runs: one for each layout and mode, standalone and on Kubernetes.
 const SANITY_RUNS: usize = 12;
@@ -36,8 +44,8 @@ struct Tests {
 
 /// Runs the tiers, each to its end, even if an earlier one failed.
 pub fn run(asked: &Asked) -> io::Result<Summary> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let root = tree::root()?;
+    let target = tree::target(&root);
     fs::create_dir_all(target.join("test"))?;
     let is_root = output(command("id", &root).arg("-u"))?.trim() == "0";
     let (of_loop, of_apiserver) = build(&root)?;
@@ -53,8 +61,15 @@ pub fn run(asked: &Asked) -> io::Result<Summary> {
     Ok(tests.summary)
 }
 
-fn begin(words: &str) {
-    println!("\n=== {words}");
+/// As many as there are cores, unless a person says another number: what .cargo/config.toml says is for a `cargo test` by
+/// hand.
+fn threads() -> io::Result<String> {
+    let cores = || Ok(thread::available_parallelism()?.to_string());
+    env::var(THREADS).or_else(|_| cores())
+}
+
+fn begin(message: &str) {
+    println!("\n=== {message}");
 }
 
 /// Returns the names of the tests that need loop devices, and of those that need an API server.
@@ -62,7 +77,7 @@ fn build(root: &Path) -> io::Result<(BTreeSet<String>, BTreeSet<String>)> {
     begin("building the tests");
     let cargo = || {
         let mut cargo = command("cargo", root);
-        cargo.args(["test", "--locked", "--workspace"]);
+        cargo.args(CARGO_TEST);
         cargo
     };
     run_command(cargo().arg("--no-run"))?;
@@ -92,8 +107,8 @@ impl Tests {
     fn loop_devices(&mut self) -> io::Result<()> {
         let names: Vec<String> = self.of_loop.iter().cloned().collect();
         if !self.is_root {
-            let words = format!("skipped: loop: {} tests need root, for loop devices and mounts", names.len());
-            self.none_of(Tier::Loop, names.len(), words);
+            let message = format!("skipped: loop: {} tests need root, for loop devices and mounts", names.len());
+            self.none_of(Tier::Loop, names.len(), message);
             return Ok(());
         }
         self.cargo_tier(Tier::Loop, "loop", &[], &names, &[])
@@ -109,13 +124,13 @@ impl Tests {
             }
         };
         // These tests wait most of the time.
-        let environment = [("LOCALPOOL_CLUSTER_BIN", cluster.as_str()), ("RUST_TEST_THREADS", "4")];
+        let environment = [("LOCALPOOL_CLUSTER_BIN", cluster.as_str()), (THREADS, "4")];
         self.cargo_tier(Tier::Apiserver, "apiserver", &TARGETS_OF_APISERVER, &[], &environment)
     }
 
     /// A tier that cannot run here at all.
-    fn none_of(&mut self, tier: Tier, skipped: usize, words: String) {
-        self.summary.unable(words);
+    fn none_of(&mut self, tier: Tier, skipped: usize, message: String) {
+        self.summary.unable(message);
         self.summary.row(tier.name(), Counts { skipped, ..Counts::default() }, 0);
     }
 
@@ -136,7 +151,8 @@ impl Tests {
         let begun = Instant::now();
         let log = self.log(tier);
         let mut cargo = command("cargo", &self.root);
-        cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]).args(targets);
+        cargo.args(CARGO_TEST).arg("--no-fail-fast").args(targets);
+        cargo.env(THREADS, threads()?);
         cargo.args(["--", "--show-output", "--exact"]).args(tests).envs(environment.iter().copied());
         let (status, text) = logged(&mut cargo, &log, cargo_log::is_shown)?;
         let (mut counts, skipped) = cargo_log::count(&text);
@@ -191,9 +207,9 @@ impl Tests {
         let mut cluster = String::new();
         if !self.is_root {
             go.args(["-run", "Official|Difference"]);
-            let words =
+            let message =
                 format!("skipped: sanity: the {SANITY_RUNS} runs of csi-sanity need root, for loop devices and mounts");
-            self.summary.unable(words);
+            self.summary.unable(message);
         } else {
             match self.script("scripts/cluster-program")? {
                 Ok(program) => cluster = program,
@@ -220,5 +236,20 @@ impl Tests {
             true => SANITY_RUNS_ON_KUBERNETES * go_log::not_tried(log),
             false => SANITY_RUNS,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SANITY_RUNS, SANITY_RUNS_ON_KUBERNETES};
+
+    #[test]
+    fn the_suite_runs_once_for_each_layout_and_mode_standalone_and_on_kubernetes() {
+        let suite = include_str!("../../sanity/sanity_test.go");
+        let list = |begin: &str, end: &str| suite.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
+        let (layouts, _) = list("var layouts = []layout{", "\n}").expect("the list of layouts");
+        let (modes, _) = list("var accessTypes = []string{", "}").expect("the list of modes");
+        let runs = layouts.matches("{name: ").count() * modes.split(',').count();
+        assert_eq!((SANITY_RUNS_ON_KUBERNETES, SANITY_RUNS), (runs, 2 * runs));
     }
 }

@@ -20,7 +20,7 @@
 
 {{- define "localpool.driver" -}}csi.localpool.dev{{- end -}}
 
-{{- /* The leases, by the rule of each program: ours as told, the sidecars' from the driver's name. */ -}}
+{{- /* The leases, by the rule of each program: ours as configured, the sidecars' from the driver's name. */ -}}
 {{- define "localpool.lease" -}}{{ include "localpool.fullname" . }}-controller{{- end -}}
 {{- define "localpool.provisionerLease" -}}csi-localpool-dev{{- end -}}
 {{- define "localpool.resizerLease" -}}external-resizer-csi-localpool-dev{{- end -}}
@@ -34,9 +34,14 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "localpool.labels" -}}
 {{ include "localpool.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ default .root.Chart.AppVersion .root.Values.image.tag | trunc 63 | trimSuffix "-" | trimSuffix "." | quote }}
+{{- /* The same whatever the names are: `kubectl localpool` finds the pods by it. */}}
+localpool.dev/component: {{ .component }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- /* Takes (dict "image" .Values.image "tag" default-tag). */ -}}
@@ -65,6 +70,54 @@ imagePullPolicy: {{ . }}
 {{- with .Values.kubernetesServicePort -}}
 - name: KUBERNETES_SERVICE_PORT
   value: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- /* The annotations of a ServiceAccount, where the values have some. Takes the values of its part. */ -}}
+{{- define "localpool.serviceAccountAnnotations" -}}
+{{- with .serviceAccount.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* The securityContext of a pod that needs no privilege. OpenShift gives each namespace its user ids, and refuses
+others. */ -}}
+{{- define "localpool.podSecurityContext" -}}
+{{- $context := .Values.podSecurityContext }}
+{{- if .Values.openshift.enabled }}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}
+{{- end }}
+{{- toYaml $context }}
+{{- end -}}
+
+{{- /* Directories of the host below which the agent mounts filesystems for others, as a JSON list. */ -}}
+{{- define "localpool.hostMountDirs" -}}
+{{- $dirs := .Values.node.hostMountDirs | default list -}}
+{{- if .Values.controller.nodeDiskSetup.localRaidDisks -}}
+{{- $dirs = append $dirs "/mnt/raid-disks" -}}
+{{- end -}}
+{{- uniq $dirs | toJson -}}
+{{- end -}}
+
+{{- /* Directories of the host where other provisioners have links and mounts, as volumeMounts. */ -}}
+{{- define "localpool.provisionerMounts" -}}
+{{- $own := include "localpool.hostMountDirs" . | fromJsonArray }}
+{{- range $number, $path := .Values.node.provisionerDirs }}
+{{- if not (has $path $own) }}
+- {name: {{ printf "provisioner-%d" $number }}, mountPath: {{ $path | quote }}, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* And as volumes of the pod. */ -}}
+{{- define "localpool.provisionerVolumes" -}}
+{{- $own := include "localpool.hostMountDirs" . | fromJsonArray }}
+{{- range $number, $path := .Values.node.provisionerDirs }}
+{{- if not (has $path $own) }}
+- name: {{ printf "provisioner-%d" $number }}
+  hostPath: {path: {{ $path | quote }}, type: DirectoryOrCreate}
+{{- end }}
 {{- end }}
 {{- end -}}
 

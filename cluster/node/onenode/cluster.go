@@ -122,7 +122,7 @@ func (c *Cluster) claim() error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty and no cluster of ours: empty it, or set %s to another folder", c.folder, folderVariable)
+		return fmt.Errorf("%s is not empty and holds no cluster that this tool made: empty it, or set %s to another folder", c.folder, folderVariable)
 	}
 	content, err := json.Marshal(state{Port: c.port})
 	if err != nil {

@@ -14,6 +14,7 @@ func (c *Cluster) writeConfig() error {
 		c.containerdConfig():                        c.containerdToml(c.snapshotter()),
 		c.path("cni", "net.d", "10-localpool.conf"): c.networkJSON(),
 		c.kubeletConfig():                           c.kubeletYAML(),
+		c.auditPolicy():                             auditPolicy,
 		// Pods get this one, where nobody listens: a question for a name fails at once, and none leaves the machine.
 		c.path("resolv.conf"): "nameserver " + nodeAddress + "\n",
 	}
@@ -32,6 +33,8 @@ func (c *Cluster) writeConfig() error {
 
 func (c *Cluster) containerdConfig() string { return c.path("containerd", "config.toml") }
 func (c *Cluster) kubeletConfig() string    { return c.path("kubelet.yaml") }
+func (c *Cluster) auditPolicy() string      { return c.path("audit-policy.yaml") }
+func (c *Cluster) auditLog() string         { return c.path("log", "audit.log") }
 func (c *Cluster) containerLogs() string    { return c.path("container-logs") }
 
 // snapshotter picks overlays, which start a container of a large image at once, and copies where the folder's
@@ -166,3 +169,14 @@ featureGates: {CSIVolumeHealth: true, KubeletCrashLoopBackOffMax: true}
 `, nodeAddress, c.kubeletPort(), c.certificate("ca"), c.certificate("kubelet-serving"), c.key("kubelet-serving"),
 		c.containerdSocket(), nodeAddress, c.path("resolv.conf"), c.path("pod-logs"), c.path("volume-plugins"), maxPods, c.kubeletHealthPort())
 }
+
+// The API server notes who asked for what, without the objects: of the namespace that the driver is installed into, as
+// all others have no rights that are of interest here.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  userGroups: ["system:serviceaccounts:localpool"]
+- level: None
+`

@@ -1,5 +1,5 @@
 // Taking the cluster down: pods first, while there is someone who can stop them properly, then every process, then
-// what they leave in the machine, then the folder. Works on whatever an `up` that was killed, or a reboot, left.
+// what they leave in the machine, then the folder. It also removes what an `up` that was killed, or a reboot, left.
 package onenode
 
 import (
@@ -41,7 +41,7 @@ func (c *Cluster) down() error {
 			return err
 		}
 		if len(entries) > 0 {
-			return fmt.Errorf("%s holds no cluster of ours, so nothing in it was touched", c.folder)
+			return fmt.Errorf("%s holds no cluster that this tool made, so nothing in it was touched", c.folder)
 		}
 		return os.Remove(c.folder)
 	}
@@ -135,7 +135,7 @@ func (c *Cluster) stopProcesses() error {
 	return c.killRest()
 }
 
-// killRest ends containers, with what holds them, and processes of ours that have no record.
+// killRest ends containers, with what holds them, and our processes that have no record.
 func (c *Cluster) killRest() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {

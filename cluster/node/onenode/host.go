@@ -155,7 +155,7 @@ func noOtherKubelet() error {
 		return nil
 	}
 	connection.Close()
-	return errors.New("a kubelet that is not ours runs on this machine: a cluster of ours would get into its way, so nothing was started")
+	return errors.New("another kubelet runs on this machine: this cluster would disturb it, so nothing was started")
 }
 
 type mountpoint struct {

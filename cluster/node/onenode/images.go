@@ -60,7 +60,7 @@ func (p *Programs) testApp() (image, error) {
 		programs: map[string]string{"bin/busybox": p.busybox},
 		links:    map[string]string{},
 		folders:  []string{"bin", "sbin", "usr", "usr/bin", "usr/sbin", "tmp", "root"},
-		// A pod that names no command stays, and ends when it is told to.
+		// A pod that names no command stays, and ends at SIGTERM.
 		command: []string{"/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"},
 	}
 	for path := range strings.FieldsSeq(string(output)) {

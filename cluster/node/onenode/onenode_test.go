@@ -82,7 +82,7 @@ func TestAFolderOfSomebodyElseIsNeitherTakenNorRemoved(t *testing.T) {
 		t.Errorf("claim says %v", err)
 	}
 	if os.Geteuid() == 0 {
-		if err := cluster.down(); err == nil || !strings.Contains(err.Error(), "no cluster of ours") {
+		if err := cluster.down(); err == nil || !strings.Contains(err.Error(), "no cluster that this tool made") {
 			t.Errorf("down says %v", err)
 		}
 	}

@@ -109,9 +109,9 @@ func (r *Record) lastLines() string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-// end stops a recorded process: by request, then, after `patience`, by force. One that is gone, or whose number
+// end stops a recorded process: by request, then, after `gracePeriod`, by force. One that is gone, or whose number
 // belongs to another process by now, is left alone.
-func end(record *Record, patience time.Duration) error {
+func end(record *Record, gracePeriod time.Duration) error {
 	if !record.alive() {
 		return nil
 	}
@@ -125,13 +125,13 @@ func end(record *Record, patience time.Duration) error {
 		return nil
 	}
 	for _, step := range []struct {
-		signal   syscall.Signal
-		patience time.Duration
-	}{{syscall.SIGTERM, patience}, {syscall.SIGKILL, 10 * time.Second}} {
+		signal      syscall.Signal
+		gracePeriod time.Duration
+	}{{syscall.SIGTERM, gracePeriod}, {syscall.SIGKILL, 10 * time.Second}} {
 		if err := handle.Signal(step.signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("stop %s (process %d): %w", record.Name, record.Pid, err)
 		}
-		deadline := time.Now().Add(step.patience)
+		deadline := time.Now().Add(step.gracePeriod)
 		for record.alive() && time.Now().Before(deadline) {
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -19,7 +19,7 @@ func cutJSON(name string) (string, bool) { return strings.CutSuffix(name, ".json
 
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// bundles are the folders of containers that containerd did not come to remove.
+// bundles are the folders of containers that containerd did not get to remove.
 func (c *Cluster) bundles() []string {
 	found, _ := filepath.Glob(filepath.Join(c.containerdState(), "io.containerd.runtime.v2.task", "*", "*"))
 	return found
@@ -186,7 +186,7 @@ func (c *Cluster) removeAddressCache() error {
 	return nil
 }
 
-// removeKubeletPlugins: the one folder of a kubelet with a fixed place. It is ours if a kubelet of ours ran, as that does
+// removeKubeletPlugins: the one folder of a kubelet with a fixed place. It is ours if our kubelet ran, as that does
 // not start beside another; and if one of the machine's own came later, it listens there.
 func (c *Cluster) removeKubeletPlugins() error {
 	_, unrecorded := c.record("kubelet")

@@ -64,7 +64,10 @@ func (c *Cluster) services(programs *Programs) []Service {
 				"--service-account-key-file=" + c.path("pki", "service-accounts.pub"),
 				"--service-account-signing-key-file=" + c.key("service-accounts"),
 				"--service-cluster-ip-range=" + serviceRange, "--authorization-mode=Node,RBAC",
-				"--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false"},
+				"--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
+				"--audit-policy-file=" + c.auditPolicy(), "--audit-log-path=" + c.auditLog(), "--audit-log-maxsize=1000",
+				// Without it, it drops what kubelet writes of volumes' health.
+				"--feature-gates=CSIVolumeHealth=true"},
 			ready: healthy("https://"+apiserver+"/readyz", "", "ok"),
 		}, {
 			name: "service-address", ports: []string{serviceListener}, stop: 2 * time.Second,

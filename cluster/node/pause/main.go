@@ -1,5 +1,5 @@
 // The container that holds a pod's namespaces. Reaps what is left over where the pod shares its process namespace,
-// and ends at once when it is told to; it needs nothing and says nothing.
+// and ends at once at SIGTERM; it needs nothing and prints nothing.
 package main
 
 import (

@@ -1,240 +1,220 @@
 //! `localpool disk adopt`: a person takes a disk over, whatever kept the agent from it.
 //!
-//! Takes in what the disk is called; gives out what was done or would be. Each reason that keeps a disk out has its own
-//! way in.
+//! Takes in what the disk is called; gives out what was done or would be. `candidate` decides which way the disk comes
+//! in; here is read what that way needs to know of the disk; `adoption` says what is done, and does it.
 
+mod adoption;
+mod candidate;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::AdminError;
-use crate::agent::{reconciler::Reconciler, verb::Run};
-use crate::device::{self, Device, DiskId, NodeName, Owner, Verdict, label::Label};
-use crate::host::Access;
+use self::adoption::{BareContent, DiskAdoption};
+use self::candidate::{AdoptionCandidate, BareMembership, Membership, WayIn};
+use super::error::AdminError;
+use super::find::FoundDevice;
+use crate::agent::{known_disks::identities, reconciler::Reconciler, verb::Run};
+use crate::device::{
+    Believed, Device, DiskId, HardwareId, Snapshot, Verdict, VolumeId,
+    duplicate::stable_hardware_id,
+    record::{self, Record},
+};
+use crate::host::{Access, HostError};
 use crate::pool::{
-    BareDevice, Cordon, LabelledDisk, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing,
-    relabel,
+    BareClaim, BareVolume, Cordon, Earlier, LabelledDisk, LostClaim, LostVolume, Member, PoolError, earlier,
 };
 
 impl Reconciler {
-    /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
-    fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
-        let Owner { cluster, node } = self.pool.owner().clone();
-        self.relabel(device, move |label| {
-            label.volumes.values_mut().for_each(|record| record.found = true);
-            (label.cluster, label.node) = (cluster, node);
-        })
-    }
-
-    /// Changes the label of a disk that is no member now, and that a person takes as it is, whatever was seen of it
-    /// before.
-    pub(in crate::agent) fn relabel(
-        &mut self,
-        device: &Device,
-        change: impl FnOnce(&mut Label) + Send + 'static,
-    ) -> Result<(), AdminError> {
-        let Some(label) = device.label.clone() else {
-            let (disk, why) = (device.raw.path.display().to_string(), "it has no label".to_owned());
-            return Err(AdminError::NotAdoptable { disk, why });
-        };
-        let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
-        let (pool, id) = (Arc::clone(&self.pool), device.id.clone());
-        let last_number = pool.journal().last_seen(&id).written;
-        self.done_in_time::<AdminError>(&device.id, move || {
-            let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
-            let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
-            let opened = PoolDisk::open(disk, label.disk, &was, &LastSeen::default())?;
-            let Opened::Ours(mut disk) = opened else { return Ok(()) };
-            disk.outnumber(last_number);
-            disk.change(|content| {
-                let mut label = content.pruned_label();
-                label.given_up = false;
-                change(&mut label);
-                Ok(relabel(label))
-            })?;
-            // Where one copy rots, the other one is as new.
-            disk.mirror()?;
-            // As long as the journal says otherwise, all this can be done again.
-            Ok(pool.journal().take_as_it_is(&id, disk.content().written).map_err(PoolError::from)?)
-        })?;
-        self.memory.discovery.changed(&device.raw.name);
-        Ok(())
-    }
-
     pub(super) fn adopt(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
-        let (snapshot, device, member) = self.find(text)?;
-        let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
-        if let device::Believed::No(why) = &device.believed {
-            return match device.verdict {
-                Verdict::Ours if device.label.is_some() => self.adopt_copy(&snapshot, &device, run),
-                _ => Err(refused(why.clone())),
-            };
+        if DiskId::named(text).is_filesystem() {
+            return self.adopt_mounted(&DiskId::named(text), run);
         }
-        if let Some(Member::Bare(member)) = member {
-            return self.adopt_bare_member(text, &device, member, run);
-        }
-        let held = member.filter(|member| member.cordon() == Some(Cordon::GivenUp));
-        if let Some(member) = held.as_ref().and_then(Member::labelled) {
-            return self.adopt_held(&device, member, run);
-        }
-        let id = snapshot.bare_id(&device);
-        if let Some(lost) = self.pool().journal().lost().remove(&id) {
-            if !lost.others.is_empty() {
-                return Err(refused(several(&id, &lost)));
-            }
-            return self.adopt_lost(&device, &id, lost, run);
-        }
-        if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&id) {
-            return self.adopt_given_up(&device, &id, run);
-        }
-        if let Some(lines) = self.adopt_older(&device, run)? {
-            return Ok(lines);
-        }
-        match (&device.verdict, &device.label) {
-            (Verdict::Foreign { cluster, node }, Some(label)) => {
-                self.adopt_foreign(&device, (cluster, node), label, run)
-            }
-            (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id) => {
-                if run == Run::Real {
-                    self.readmit(&device, &device.id)?;
-                }
-                let path = device.raw.path.display();
-                Ok(vec![format!("{} sets claim {path} again", run.tense("let", "let"))])
-            }
-            (Verdict::Unclaimed, _) => {
-                Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned()))
-            }
-            (Verdict::Ours, _) => Err(refused("it is in this node's pool already".to_owned())),
-            (Verdict::Theirs(reason), _) => Err(refused(reason.to_string())),
-            (Verdict::Unknown(why), _) => Err(refused(why.clone())),
-            (Verdict::Foreign { .. }, None) => Err(refused("adopt its whole disk instead".to_owned())),
-        }
+        let found = self.find(text)?;
+        let candidate = self.candidate(text, &found);
+        let way = candidate.way_in()?;
+        let adoption = self.adoption(&candidate, found, way)?;
+        self.run(&adoption, run)
     }
 
-    /// A bare device of this node's pool.
-    fn adopt_bare_member(
-        &mut self,
-        text: &str,
-        device: &Device,
-        member: Arc<BareDevice>,
-        run: Run,
-    ) -> Result<Vec<String>, AdminError> {
-        let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
-        let Standing::NotReady(why) = member.shown().standing.clone() else {
-            return Err(refused("it is in this node's pool already".to_owned()));
-        };
+    fn candidate(&self, text: &str, found: &FoundDevice) -> AdoptionCandidate {
+        let FoundDevice { snapshot, device, member } = found;
         let journal = self.pool().journal();
-        if let Some(reported) = journal.contradiction(&member.id) {
-            let has_volume = journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some());
-            // Of several volumes the other verb says which is there.
-            if has_volume || reported.volume.is_none() || !reported.others.is_empty() {
-                return Err(refused(why));
-            }
-            // By this the person says that the PoolVolume is right.
-            return self.adopt_lost(device, &member.id, reported, run);
-        }
-        self.adopt_bare(device, member, &why, run)
-    }
-
-    /// A bare device that is not ready: something is on it that is not what it was.
-    fn adopt_bare(
-        &mut self,
-        device: &Device,
-        member: Arc<BareDevice>,
-        why: &str,
-        run: Run,
-    ) -> Result<Vec<String>, AdminError> {
-        let path = device.raw.path.display();
-        let claim = self.pool().journal().bare_claim(&member.id);
-        let what = match member.view() {
-            Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
-                "{} {path}, with volume {}; a filesystem of this volume is kept; otherwise a new one is made over what \
-                 is there",
-                run.tense("take", "took"),
-                view.id
-            ),
-            Some(view) => format!("{} {path} as it is, with volume {}", run.tense("take", "took"), view.id),
-            None => format!("{} {path}, and offer it again then", run.tense("erase", "began to erase")),
+        let bare_id = snapshot.bare_id(device);
+        let member = match member {
+            Some(Member::Bare(member)) => Membership::Bare(Box::new(BareMembership {
+                id: member.id.clone(),
+                standing: member.shown().standing.clone(),
+                reported: journal.contradiction(&member.id),
+                has_volume: journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some()),
+            })),
+            Some(member) if member.cordon() == Some(Cordon::GivenUp) => Membership::GivenUp,
+            Some(_) => Membership::Labelled,
+            None => Membership::None,
         };
-        if run == Run::Real {
-            let id = member.id.clone();
-            self.done_in_time(&id, move || member.settle().map_err(PoolError::from))?;
+        AdoptionCandidate {
+            text: text.to_owned(),
+            member,
+            lost: journal.lost().remove(&bare_id),
+            was_given_up: journal.given_up().contains(&bare_id),
+            was_released: journal.released().contains(&device.id),
+            is_used: self.pool().labelled_disk(&device.id).is_some_and(|member| member.shown().is_usable()),
+            device: device.clone(),
+            bare_id,
         }
-        Ok(vec![format!("{path}: {why}"), what])
     }
 
-    /// A disk with our label that was given up while it was away, and is back.
-    fn adopt_held(&mut self, device: &Device, member: &Arc<LabelledDisk>, run: Run) -> Result<Vec<String>, AdminError> {
-        let mut lines = vec![
-            format!(
-                "{} {} ({}) back, which was given up",
-                run.tense("take", "took"),
-                device.raw.path.display(),
-                device.id
-            ),
-            "its space is offered again, unless GiveUp, Drain or Release is still ordered for it".to_owned(),
-        ];
-        lines.extend(member.shown().content.volumes().map(|volume| {
-            let (id, name) = (volume.id(), volume.record.map_or("no name", |record| &record.name));
-            match volume.record.is_some_and(|record| record.found) {
-                true => {
-                    format!("volume {id} ({name}) is kept, and not used; `localpool volume adopt {id}` makes it usable")
-                }
-                false => format!("volume {id} ({name}) can be used again, with its data"),
-            }
-        }));
-        if run == Run::Real {
-            let disk = Arc::clone(member);
-            self.done_in_time::<PoolError>(&device.id, move || Ok(disk.take_back()?))?;
-        }
-        Ok(lines)
-    }
-
-    /// A bare device that was given up with what is on it.
-    fn adopt_given_up(&mut self, device: &Device, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
-        if run == Run::Real {
-            self.readmit(device, id)?;
-        }
-        let path = device.raw.path.display();
-        Ok(vec![
-            format!("{} the content of {path} ({id}) decide who owns it", run.tense("let", "let")),
-            "sets claim it only if it is blank; its content stays unchanged".to_owned(),
-        ])
-    }
-
-    /// A disk of another node.
-    fn adopt_foreign(
+    /// Reads what the way needs to know.
+    fn adoption(
         &mut self,
-        device: &Device,
-        (cluster, node): (&str, &NodeName),
-        label: &Label,
-        run: Run,
-    ) -> Result<Vec<String>, AdminError> {
+        candidate: &AdoptionCandidate,
+        found: FoundDevice,
+        way: WayIn,
+    ) -> Result<DiskAdoption, AdminError> {
+        let FoundDevice { snapshot, device, member } = found;
+        match way {
+            WayIn::Copy => self.adoption_of_copy(&snapshot, device),
+            WayIn::Reported { id, lost } => self.adoption_of_lost(&device, &id, lost),
+            WayIn::Bare { why } => {
+                let Some(Member::Bare(member)) = member else { return Err(candidate.in_pool_already()) };
+                let claim = self.pool().journal().bare_claim(&member.id);
+                let should_be_blank = claim.is_some_and(|claim| claim.should_be_blank());
+                let volume = member.view().map(|view| BareContent { id: view.id, should_be_blank });
+                Ok(DiskAdoption::Bare { device, member, why, volume })
+            }
+            WayIn::GivenUp => match member.as_ref().and_then(Member::labelled) {
+                Some(member) => {
+                    let notes = notes_on_given_up(member);
+                    Ok(DiskAdoption::GivenUp { device, member: Arc::clone(member), notes })
+                }
+                None => Err(candidate.in_pool_already()),
+            },
+            WayIn::Content => Ok(DiskAdoption::Content { device, id: candidate.bare_id.clone() }),
+            WayIn::Earlier => match self.earlier_state(&device)? {
+                Some(found) => Ok(self.adoption_of_earlier(device, &found)),
+                None => Err(candidate.in_pool_already()),
+            },
+            WayIn::Foreign => self.adoption_of_foreign(device),
+            WayIn::Released => Ok(DiskAdoption::Released { device }),
+        }
+    }
+
+    /// Several devices have the label of one disk, and this one becomes the disk.
+    fn adoption_of_copy(&self, snapshot: &Snapshot, device: Device) -> Result<DiskAdoption, AdminError> {
+        let path = device.raw.path.display().to_string();
+        let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
+        let Some(hardware) = stable_hardware_id(&device.raw) else {
+            return Err(refused(
+                "its hardware cannot be told apart from that of the others: unplug those instead".to_owned(),
+            ));
+        };
+        let is_other = |other: &&Device| other.id == device.id && other.raw.name != device.raw.name;
+        let others: Vec<&Device> = snapshot.devices.iter().filter(is_other).collect();
+        for other in &others {
+            let there = other.raw.path.display();
+            if other.believed == Believed::Yes {
+                return Err(refused(format!("the original is present, as {there}: unplug that first to use this one")));
+            }
+            if stable_hardware_id(&other.raw).as_ref() == Some(&hardware) {
+                return Err(refused(format!("{there} seems to be the same hardware: unplug that first")));
+            }
+        }
+        let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
+        let was = identities(&self.pool).remove(&device.id).unwrap_or_default().original;
+        let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != hardware);
+        let mut copies: BTreeSet<HardwareId> =
+            others.iter().filter_map(|other| stable_hardware_id(&other.raw)).collect();
+        copies.extend(was.filter(|was| !was.is_path()));
+        let gone = self.given_up(&device.id, |volume| !label.volumes.contains_key(volume));
+        Ok(DiskAdoption::Copy { device, hardware, copies, gone })
+    }
+
+    /// Whether a disk with our label is an earlier state of what was here last.
+    fn earlier_state(&mut self, device: &Device) -> Result<Option<Earlier>, AdminError> {
+        let id = device.id.clone();
+        let (host, raw, last_seen) = (Arc::clone(&self.host), device.raw.clone(), self.pool().journal().last_seen(&id));
+        let found = self.errands.errand(&id, move || -> Result<Option<Earlier>, HostError> {
+            let disk = host.open(&raw, Access::ReadOnly)?;
+            Ok(match record::read_record(&*disk) {
+                Record::Ours(own) => earlier(&own, &last_seen),
+                Record::Nothing | Record::OtherTable(_) | Record::Unreadable(_) => None,
+                Record::UnfinishedClaim(_) | Record::TornClaim { .. } | Record::UnfinishedRelease { .. } => None,
+                Record::Broken(_) | Record::Newer(_) => None,
+            })
+        });
+        found.map_err(|hangs| PoolError::Hangs { on: (&id).into(), hangs })?.map_err(AdminError::Open)
+    }
+
+    fn adoption_of_earlier(&self, device: Device, found: &Earlier) -> DiskAdoption {
+        let label = device.label.as_deref();
+        let is_gone = |volume: &VolumeId| match found {
+            Earlier::Label { .. } => label.is_none_or(|label| !label.volumes.contains_key(volume)),
+            Earlier::Table { gone } => gone.contains(volume),
+        };
+        let volumes = label.iter().flat_map(|label| &label.volumes).filter(|(volume, _)| !is_gone(volume));
+        let kept = volumes.map(|(volume, record)| (*volume, record.name.clone())).collect();
+        let gone = self.given_up(&device.id, is_gone);
+        DiskAdoption::Earlier { why: found.to_string(), kept, gone, device }
+    }
+
+    fn adoption_of_foreign(&self, device: Device) -> Result<DiskAdoption, AdminError> {
+        let disk = device.raw.path.display().to_string();
+        let (Verdict::Foreign { cluster, node }, Some(label)) = (device.verdict.clone(), device.label.clone()) else {
+            return Err(AdminError::NotAdoptable { disk, why: "it has no label".to_owned() });
+        };
         if label.layout.is_directory() {
             let why = format!(
                 "its volumes are folders of a filesystem that says it is of node {node}, cluster {cluster}; only that node uses it"
             );
-            return Err(AdminError::NotAdoptable { disk: device.raw.path.display().to_string(), why });
+            return Err(AdminError::NotAdoptable { disk, why });
         }
-        let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
-        let mut lines = vec![format!(
-            "{} the label of {}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}",
-            run.tense("write", "wrote"),
-            device.raw.path.display()
-        )];
-        for (id, record) in &label.volumes {
-            let next = format!("`localpool volume adopt {id}` makes it usable");
-            lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
-        }
-        lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
-        if run == Run::Real {
-            self.take_over(device)?;
-        }
-        Ok(lines)
+        let gone = self.given_up(&device.id, |volume| !label.volumes.contains_key(volume));
+        Ok(DiskAdoption::Foreign { device, from: (cluster, node), to: self.pool().owner().clone(), gone })
+    }
+
+    /// A bare device that has a claim in PoolVolumes, or in a journal that was lost.
+    pub(super) fn adoption_of_lost(
+        &mut self,
+        device: &Device,
+        id: &DiskId,
+        lost: LostClaim,
+    ) -> Result<DiskAdoption, AdminError> {
+        let (device, id) = (device.clone(), id.clone());
+        let Some(LostVolume { id: volume, set, record }) = lost.volume else {
+            return Ok(DiskAdoption::Unknown { device, id });
+        };
+        let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
+        let answer = self.errands.errand(&id, move || {
+            let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
+            Ok((found, host.open(&raw, Access::ReadOnly)?.geometry().size))
+        });
+        let hangs = |hangs| PoolError::Hangs { on: (&id).into(), hangs };
+        let (found, size) = answer.map_err(hangs)?.map_err(AdminError::Open)?;
+        let was = self.pool().journal().bare_claim(&id);
+        let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
+        let volume = BareVolume { id: volume, record, formatting: false, formatted: found == Some(volume.uuid()) };
+        // What it is on is written down when it is opened.
+        let claim = BareClaim { used: true, volume: Some(volume.clone()), ..BareClaim::new(set, size) };
+        Ok(DiskAdoption::Claim { device, id, claim: Box::new(claim), volume: Box::new(volume), erased })
+    }
+
+    /// Volumes that were last seen on a disk which is taken as it is, and that are not on it.
+    fn given_up(&self, disk: &DiskId, is_gone: impl Fn(&VolumeId) -> bool) -> Vec<VolumeId> {
+        let known = self.pool().journal().known(|id| id == disk).into_iter().filter_map(|(_, known)| known.volumes);
+        known.flatten().filter(is_gone).collect()
     }
 }
 
-/// More than one object names the device.
-fn several(id: &DiskId, lost: &LostClaim) -> String {
-    let verb = |one: &LostVolume| format!("`localpool volume settle {} --keep {id}` ({})", one.id, one.record.name);
-    let verbs: Vec<String> = lost.volumes().map(verb).collect();
-    format!("several PoolVolumes name it; to keep the right one, use {}", verbs.join(" or "))
+/// The consequences for the volumes of a labelled disk that was given up, and is used again.
+fn notes_on_given_up(member: &LabelledDisk) -> Vec<String> {
+    let shown = member.shown();
+    let notes = shown.content.volumes().map(|volume| {
+        let (id, name) = (volume.id(), volume.record.map_or("no name", |record| &record.name));
+        match volume.record.is_some_and(|record| record.found) {
+            true => {
+                format!("volume {id} ({name}) is kept, and not used; `localpool volume adopt {id}` makes it usable")
+            }
+            false => format!("volume {id} ({name}) can be used again, with its data"),
+        }
+    });
+    notes.collect()
 }

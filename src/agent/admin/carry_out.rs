@@ -1,13 +1,14 @@
-//! What the DevicePool orders for a disk. Each order does one of the things that a verb does, and only where nothing can
-//! be lost that the order does not name: an order may wait for days, and nobody reads what a dry run says.
+//! The orders of the DevicePool for a disk. Each order does one of the things that a verb does, and only where nothing
+//! can be lost that the order does not name: an order may wait for days, and nobody reads what a dry run says.
 //!
 //! Takes in the id of the disk, and never a path: that may be another disk's after a reboot.
 
-use super::AdminError;
+use super::error::AdminError;
+use super::find::{FoundDevice, is_called};
 use crate::agent::reconciler::Reconciler;
 use crate::agent::verb::{DiskTask, Run};
-use crate::device::{Believed, Device, DiskId, Snapshot, Verdict, id::hardware_id};
-use crate::pool::{Cordon, DiskView, Member, PoolError, Standing};
+use crate::device::{Believed, DiskId, Verdict, id::hardware_id};
+use crate::pool::{Cordon, DiskView, PoolError, Standing};
 
 impl Reconciler {
     pub(super) fn carry_out(&mut self, disk: &DiskId, task: DiskTask) -> Result<Vec<String>, AdminError> {
@@ -26,15 +27,20 @@ impl Reconciler {
             return Err(AdminError::Missing(disk.clone()));
         }
         // This was done, and nobody could write it down. A blank disk is called by its hardware.
-        if matches!(found, Err(AdminError::NoSuchDisk(_))) && self.pool().journal().has_given_up(disk) {
+        let is_absent = self.pool().member(disk).is_none() && matches!(found, Err(AdminError::NoSuchDisk(_)));
+        if is_absent && self.pool().journal().has_given_up(disk) {
             return Ok(vec![format!("{disk} is released")]);
+        }
+        if disk.is_filesystem() {
+            return self.release_mounted(disk, Run::Real);
         }
         let found = found?;
         if let Some(DiskView { standing: Standing::NotReady(why), .. }) = self.view(disk) {
             return Err(AdminError::NotYet { disk: disk.clone(), why });
         }
-        let blank = hardware_id(&found.1.raw, None);
-        let mut lines = self.release_found(disk.as_str(), found, Run::Real)?;
+        let blank = hardware_id(&found.device.raw, None);
+        let plan = self.release_of(disk.as_str(), found)?;
+        let mut lines = self.run(&plan, Run::Real)?;
         lines.push(
             "it can be removed; a set that selects the disk in its place claims that when it is blank".to_owned(),
         );
@@ -42,27 +48,13 @@ impl Reconciler {
         Ok(lines)
     }
 
-    /// Never gives up a disk that is here, in whatever state, and does not wait until it is missing.
-    pub(super) fn give_up_missing(&mut self, disk: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
-        let snapshot = self.look()?;
-        // A copy of it is another disk.
-        let is_it = |device: &&Device| device.believed == Believed::Yes && is_called(&snapshot, device, disk);
-        if let Some(device) = snapshot.devices.iter().find(is_it) {
-            let why = "the node has it".to_owned();
-            return Err(AdminError::Here { disk: disk.clone(), at: device.raw.path.clone(), why });
-        }
-        match self.forget(disk, run) {
-            Err(AdminError::NoSuchDisk(_)) if self.pool().journal().has_given_up(disk) => {
-                Ok(vec![format!("{disk} is given up")])
-            }
-            done => done,
-        }
-    }
-
-    /// A disk of another node, one that was given up and is back, or one that was released. Everything else that a person can take over costs something, and
-    /// needs a dry run.
+    /// A disk of another node, one that was given up and is back, or one that was released. Everything else that a
+    /// person can take over costs something, and needs a dry run.
     fn adopt_known(&mut self, disk: &DiskId) -> Result<Vec<String>, AdminError> {
-        let (_, device, _) = self.find_by_id(disk)?;
+        if disk.is_filesystem() {
+            return self.adopt_mounted(disk, Run::Real);
+        }
+        let FoundDevice { device, .. } = self.find_by_id(disk)?;
         let view = self.view(disk);
         let is_held = view.as_ref().is_some_and(|view| view.cordon == Some(Cordon::GivenUp));
         if is_held && device.believed == Believed::Yes {
@@ -88,9 +80,9 @@ impl Reconciler {
         }
     }
 
-    fn find_by_id(&mut self, disk: &DiskId) -> Result<(Snapshot, Device, Option<Member>), AdminError> {
+    fn find_by_id(&mut self, disk: &DiskId) -> Result<FoundDevice, AdminError> {
         let found = self.find(disk.as_str())?;
-        match is_called(&found.0, &found.1, disk) {
+        match is_called(&found.snapshot, &found.device, disk) {
             true => Ok(found),
             false => Err(AdminError::NoSuchDisk(disk.to_string())),
         }
@@ -99,8 +91,4 @@ impl Reconciler {
     fn view(&self, disk: &DiskId) -> Option<DiskView> {
         self.pool().disk_views().into_iter().find(|view| view.id == *disk)
     }
-}
-
-fn is_called(snapshot: &Snapshot, device: &Device, disk: &DiskId) -> bool {
-    device.id == *disk || snapshot.bare_id(device) == *disk
 }

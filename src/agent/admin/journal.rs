@@ -1,29 +1,44 @@
-//! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
+//! The verb for a journal that was damaged: it is kept beside a new one, which forgets some of it.
 
-use super::AdminError;
+use super::error::AdminError;
+use super::plan::{Ran, VerbPlan};
 use crate::agent::reconciler::Reconciler;
 use crate::agent::verb::Run;
-use crate::device::label::VolumeUsage;
-use crate::device::{Device, DiskId};
-use crate::host::Access;
-use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
+use crate::device::DiskId;
+use crate::pool::{JOURNAL, PoolError, StoreError};
+
+/// A journal in the place of the damaged one.
+struct NewJournal {
+    /// The bare devices whose claims it forgets.
+    lost: Vec<DiskId>,
+}
 
 impl Reconciler {
     pub(super) fn set_aside_journal(&mut self, run: Run) -> Result<Vec<String>, AdminError> {
-        let journal = std::sync::Arc::clone(self.pool().journal());
+        let journal = self.pool().journal();
         if journal.sound().is_ok() {
             return Err(PoolError::from(StoreError::Sound).into());
         }
-        let lost = journal.lost();
-        let first = match run {
-            Run::Dry => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
-            Run::Real => {
-                let kept = journal.set_aside().map_err(PoolError::from)?;
-                format!("kept {JOURNAL} as {kept} beside it, and began a new one")
-            }
+        let lost = journal.lost().into_keys().collect();
+        self.run(&NewJournal { lost }, run)
+    }
+}
+
+impl VerbPlan for NewJournal {
+    /// The name that the damaged one has now.
+    type Done = String;
+
+    fn perform(&self, agent: &mut Reconciler) -> Result<String, AdminError> {
+        Ok(agent.pool().journal().set_aside().map_err(PoolError::from)?)
+    }
+
+    fn lines(&self, ran: &Ran<String>) -> Vec<String> {
+        let first = match ran {
+            Ran::Dry => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
+            Ran::Real(kept) => format!("kept {JOURNAL} as {kept} beside it, and began a new one"),
         };
         let mut lines = vec![first];
-        match lost.is_empty() {
+        match self.lost.is_empty() {
             true => lines.push(
                 "forgotten: which bare devices the pool had, if it had any, because their ids cannot be read; a device \
                  with a filesystem or data is not touched, and a blank one may be claimed again"
@@ -35,7 +50,7 @@ impl Reconciler {
                     .to_owned(),
             ),
         }
-        lines.extend(lost.keys().map(|id| format!("  {id}")));
+        lines.extend(self.lost.iter().map(|id| format!("  {id}")));
         lines.push(
             "forgotten: disks that are missing, and the volumes on them: they are not reported as missing, and such a \
              volume may be made a second time, which is a conflict when the disk comes back"
@@ -46,55 +61,6 @@ impl Reconciler {
              others; what is in the labels of disks is not forgotten"
                 .to_owned(),
         );
-        Ok(lines)
-    }
-
-    /// A device of a claim that is not known any more.
-    pub(super) fn adopt_lost(
-        &mut self,
-        device: &Device,
-        id: &DiskId,
-        lost: LostClaim,
-        run: Run,
-    ) -> Result<Vec<String>, AdminError> {
-        let path = device.raw.path.display();
-        let journal = std::sync::Arc::clone(self.pool().journal());
-        let Some(LostVolume { id: volume, set, record }) = lost.volume else {
-            if run == Run::Real {
-                journal.give_up_lost(id).map_err(PoolError::from)?;
-            }
-            return Ok(vec![
-                format!("{} the content of {path} ({id}) decide who owns it", run.tense("let", "let")),
-                "a set claims it only if it is blank; its content stays unchanged".to_owned(),
-            ]);
-        };
-        let (host, raw) = (std::sync::Arc::clone(&self.host), device.raw.clone());
-        let looked = self.errand(id, move || {
-            let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
-            Ok((found, host.open(&raw, Access::Look)?.geometry().size))
-        });
-        let hangs = |hangs| PoolError::Hangs { on: id.into(), hangs };
-        let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
-        let formatted = found == Some(volume.uuid());
-        let is = match (record.usage, formatted) {
-            (VolumeUsage::Block, _) => "its data as it is",
-            (VolumeUsage::Mount(_), true) => "with its own filesystem",
-            (VolumeUsage::Mount(_), false) => {
-                "without a filesystem of its own: a new, empty one is made if the device is blank"
-            }
-        };
-        let was = journal.bare_claim(id);
-        let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
-        if run == Run::Real {
-            let volume = BareVolume { id: volume, record, formatting: false, formatted };
-            // What it is on is written down when it is opened.
-            let claim = BareClaim { used: true, volume: Some(volume), ..BareClaim::new(set, size) };
-            journal.take_up(id, claim).map_err(PoolError::from)?;
-        }
-        let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", run.tense("take", "took"))];
-        lines.extend(erased.map(|bytes| {
-            format!("at least its first {bytes} bytes were erased already, together with the previous volume")
-        }));
-        Ok(lines)
+        lines
     }
 }

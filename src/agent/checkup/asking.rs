@@ -80,6 +80,11 @@ impl<Whom: Ord + Clone, T: Send + 'static> Asking<Whom, T> {
         None
     }
 
+    /// Whether the thread that asks it has not ended yet.
+    pub fn is_waiting_for(&self, whom: &Whom) -> bool {
+        self.timeouts.is_waiting_for(whom)
+    }
+
     /// Whether it has had its time: a disk that was asleep needs some.
     pub fn is_overdue(&self, whom: &Whom, now: Duration) -> bool {
         self.owed.get(whom).is_some_and(|owed| now.saturating_sub(owed.since) >= DEVICE_TIMEOUT)

@@ -1,8 +1,9 @@
 //! Why a disk was not claimed, in the order of the steps, and why none is.
 
-use crate::agent::question::OwnError;
+use crate::agent::blank::NotBlank;
+use crate::agent::question::VolumesUnknown;
 use crate::claim::NoAnswer;
-use crate::device::DiscoveryError;
+use crate::device::{DiscoveryError, Reason};
 use crate::host::{
     HostError, IoError,
     timeout::{TimeoutError, TooLate},
@@ -15,7 +16,14 @@ pub(in crate::agent) enum ClaimError {
     #[error("it is gone")]
     Gone,
     #[error(transparent)]
-    Look(#[from] DiscoveryError),
+    Take(#[from] TakeError),
+    /// Another provisioner gave it out.
+    #[error("{0}")]
+    Promised(Reason),
+    #[error(transparent)]
+    Content(#[from] NotBlank),
+    #[error(transparent)]
+    Scan(#[from] DiscoveryError),
     /// It does not answer, or not yet.
     #[error(transparent)]
     Hangs(#[from] TimeoutError),
@@ -49,7 +57,11 @@ impl ClaimError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Read(_) => true,
-            Self::Look(error) => error.retryable(),
+            Self::Take(error) => error.retryable(),
+            // No event of this machine says that it is over.
+            Self::Promised(reason) => reason.may_pass(),
+            Self::Content(error) => error.retryable(),
+            Self::Scan(error) => error.retryable(),
             Self::Host(error) => error.retryable(),
             Self::Apply(error) => error.retryable(),
             Self::Journal(error) => error.retryable(),
@@ -66,7 +78,7 @@ pub(in crate::agent) enum TakeError {
     #[error(transparent)]
     Journal(StoreError),
     #[error("nothing is claimed while it is not known which devices have the volumes of this node")]
-    Own(#[from] OwnError),
+    Volumes(#[from] VolumesUnknown),
     /// This pass saw the device before it was known.
     #[error("a volume is on a device that the journal does not know; all devices are read again first")]
     Learnt,
@@ -79,7 +91,7 @@ impl TakeError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Journal(error) => error.retryable(),
-            Self::Own(error) => error.retryable(),
+            Self::Volumes(error) => error.retryable(),
             Self::Promises(error) => error.retryable(),
             Self::Learnt => true,
         }

@@ -1,7 +1,7 @@
 //! The exclusive open of a disk before its claim, the last checks, and the first writes. Nothing is written to a bare
 //! device: the journal says whose it is.
 //!
-//! Takes in what the last look saw; the disk is a member of the pool afterwards. It runs on its own thread, because the
+//! Takes in what the last scan saw; the disk is a member of the pool afterwards. It runs on its own thread, because the
 //! disk may hang.
 
 use std::sync::Arc;
@@ -35,11 +35,11 @@ impl Taking {
         let exclusive = host.open(&now.raw, Access::Claim)?;
         // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
         exclusive.prove_unopened(Openers::Writers)?;
-        // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
+        // Once more, now that nobody else can have it alone: mkfs may have come and gone since the scan.
         match host.probe(&now.raw) {
-            Probe::Looked(ProbeResult { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
+            Probe::Read(ProbeResult { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
             Probe::Failed(why) => return Err(ClaimError::Probe(why)),
-            Probe::Looked(_) | Probe::NotLooked => return Err(ClaimError::NotBlank),
+            Probe::Read(_) | Probe::NotRead => return Err(ClaimError::NotBlank),
         }
         if layout.is_bare() {
             // What nobody has a record of must at least look unused.
@@ -68,7 +68,7 @@ impl Taking {
         if let Member::Filesystem(filesystem) = member
             && let Err(error) = filesystem.arrive(pool.owner(), &LastSeen::default())
         {
-            tracing::warn!(disk = %filesystem.carrier.id, error = %chain(&error), "a claimed disk has no filesystem yet");
+            tracing::warn!(disk = %filesystem.id, error = %chain(&error), "a claimed disk has no filesystem yet");
         }
         Ok(())
     }

@@ -10,9 +10,8 @@ use crate::agent::{
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::device::{Owner, VolumeId, label::Layout};
 use crate::host::{
-    Extent, Geometry, ProvisionerOffer,
+    Extent, ForeignLink, Geometry,
     fake::{FakeHost, Fault, Platter},
-    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, ErrandKey, Pool, Selector, Standing, WantedUsage, Workers};
 
@@ -31,19 +30,19 @@ fn machine() -> (Arc<FakeHost>, Reconciler) {
 }
 
 fn passes(agent: &mut Reconciler, count: usize) -> (Vec<KernelName>, PassReport) {
-    let passes: Vec<PassReport> = (0..count).map(|_| agent.pass().expect("a look")).collect();
+    let passes: Vec<PassReport> = (0..count).map(|_| agent.pass().expect("a pass")).collect();
     let claimed = passes.iter().flat_map(|pass| pass.claimed.clone()).collect();
     (claimed, passes.into_iter().next_back().expect("at least one"))
 }
 
 fn promise() -> Promise {
-    Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/fake0".into(), device: None }
+    Promise { volume: "pv-1".into(), provisioner: None, path: "/dev/fake0".into(), device: None }
 }
 
 #[test]
 fn a_disk_that_another_persistent_volume_promises_is_left_and_the_next_one_is_taken_instead() {
     let (host, agent) = machine();
-    let mut agent = agent.asking_elsewhere(Box::new(|| Ok(vec![promise()])));
+    let mut agent = agent.asking_promises(Box::new(|| Ok(vec![promise()])));
     let (claimed, last) = passes(&mut agent, 4);
     assert_eq!(claimed, ["fake1"]);
     assert_eq!(host.platter("fake0").expect("a disk").write_count(), 0);
@@ -56,13 +55,13 @@ fn a_promise_is_told_with_its_disk_and_asked_for_again_until_it_is_over() {
     host.unplug("fake1");
     let promises = Arc::new(Mutex::new(vec![promise()]));
     let shared = Arc::clone(&promises);
-    let mut agent = agent.asking_elsewhere(Box::new(move || Ok(shared.lock().expect("no panic").clone())));
+    let mut agent = agent.asking_promises(Box::new(move || Ok(shared.lock().expect("no panic").clone())));
     let (claimed, last) = passes(&mut agent, 3);
-    let words = "the PersistentVolume pv-1 promises it";
+    let message = "the PersistentVolume pv-1 promises it";
     assert!(claimed.is_empty());
-    assert!(matches!(&last.snapshot.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == words));
-    assert_eq!(last.problems["fake0"], words);
-    assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
+    assert!(matches!(&last.snapshot.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == message));
+    assert_eq!(last.problems["fake0"], message);
+    assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event announces when it is over");
     promises.lock().expect("no panic").clear();
     assert_eq!(passes(&mut agent, 1).0, ["fake0"]);
 }
@@ -72,15 +71,15 @@ fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without
     let (host, agent) = machine();
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
-    let mut agent = agent.asking_elsewhere(Box::new(move || {
+    let mut agent = agent.asking_promises(Box::new(move || {
         *count.lock().expect("no panic") += 1;
         Err(NoAnswer::Failed("the API server is away".into()))
     }));
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
-    let words = "nothing is claimed while it is not known which devices other PersistentVolumes promise: the API \
+    let message = "nothing is claimed while it is not known which devices other PersistentVolumes promise: the API \
                  server is away";
-    assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
+    assert_eq!(last.problems.values().next().map(String::as_str), Some(message));
     assert!(["fake0", "fake1"].iter().all(|name| host.platter(name).expect("a disk").write_count() == 0));
     let before = *asked.lock().expect("no panic");
     agent.set_rules(Vec::new());
@@ -95,7 +94,7 @@ fn an_api_server_that_is_away_is_asked_again_by_the_clock_and_that_of_another_cl
     let cases: [(fn() -> NoAnswer, _); 2] = [(away, Some(Duration::from_secs(1))), (other, None)];
     for (why, again) in cases {
         let (_host, agent) = machine();
-        let mut agent = agent.asking_elsewhere(Box::new(move || Err(why())));
+        let mut agent = agent.asking_promises(Box::new(move || Err(why())));
         let (claimed, last) = passes(&mut agent, 2);
         assert_eq!((claimed.len(), last.ripe_in), (0, again), "{:?}", last.problems);
     }
@@ -105,17 +104,16 @@ fn an_api_server_that_is_away_is_asked_again_by_the_clock_and_that_of_another_cl
 fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_one_due() {
     let (host, agent) = machine();
     let (answers, given) = std::sync::mpsc::channel::<Vec<Promise>>();
-    let mut agent =
-        agent.asking_elsewhere(Box::new(move || given.recv().map_err(|gone| NoAnswer::Failed(gone.into()))));
+    let mut agent = agent.asking_promises(Box::new(move || given.recv().map_err(|gone| NoAnswer::Failed(gone.into()))));
     let (due, called) = std::sync::mpsc::channel();
     agent.pool().on_nudge(move || {
         let _ = due.send(());
     });
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
-    let words = "nothing is claimed while it is not known which devices have the volumes of this node: the API server \
+    let text = "nothing is claimed while it is not known which devices have the volumes of this node: the API server \
                  or localpool's controller has not answered yet";
-    assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
+    assert_eq!(last.problems.values().next().map(String::as_str), Some(text));
     assert!(host.platter("fake0").expect("a disk").write_count() == 0);
     answers.send(vec![promise()]).expect("somebody asks");
     called.recv().expect("a pass is due");
@@ -126,19 +124,13 @@ fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_
 fn ripe() -> (Arc<FakeHost>, Reconciler) {
     let (host, mut agent) = machine();
     host.unplug("fake1");
-    agent.pass().expect("a look");
+    agent.pass().expect("a pass");
     (host, agent)
 }
 
 #[test]
 fn a_claim_that_another_program_stood_in_the_way_of_is_tried_again_by_the_clock() {
-    type Hold = fn(&Platter, bool);
-    let lock = |disk: &Platter, held: bool| match held {
-        true => disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX }),
-        false => disk.clear_faults(),
-    };
-    let (alone, opened): (Hold, Hold) = (|disk, held| disk.set_in_use(0, held), Platter::set_opened);
-    for (at, hold) in [alone, opened, lock].into_iter().enumerate() {
+    for (at, hold) in Platter::HOLDS.into_iter().enumerate() {
         let (host, mut agent) = ripe();
         host.before_the_next_claim(move |disk| hold(disk, true));
         let (claimed, last) = passes(&mut agent, 1);
@@ -151,7 +143,7 @@ fn a_claim_that_another_program_stood_in_the_way_of_is_tried_again_by_the_clock(
 #[test]
 fn a_claim_of_a_disk_that_could_not_be_read_at_the_last_moment_is_tried_again_by_the_clock() {
     let (host, mut agent) = ripe();
-    // Read once by the look and once by the confirmation; the probe right before the first write fails.
+    // Read once by the scan and once by the confirmation; the probe right before the first write fails.
     host.before_the_next_claim(|disk| disk.lose(Extent { start: 0, end: 512 }));
     let (claimed, last) = passes(&mut agent, 1);
     assert_eq!((claimed.len(), last.ripe_in), (0, Some(Duration::from_secs(1))), "{:?}", last.problems);
@@ -174,11 +166,11 @@ fn a_disk_that_is_not_blank_any_more_is_looked_at_once_more_and_then_waits_for_a
 #[test]
 fn the_next_disk_of_a_set_is_claimed_without_an_event_when_the_first_is_not_blank_any_more() {
     let (host, mut agent) = machine();
-    agent.pass().expect("a look");
+    agent.pass().expect("a pass");
     host.before_the_next_claim(|disk| disk.poke(510, &[0x55, 0xaa]));
     let mut claimed = Vec::new();
     for _ in 0..4 {
-        let pass = agent.pass().expect("a look");
+        let pass = agent.pass().expect("a pass");
         claimed.extend(pass.claimed);
         if pass.ripe_in.is_none() {
             break;
@@ -190,9 +182,9 @@ fn the_next_disk_of_a_set_is_claimed_without_an_event_when_the_first_is_not_blan
 #[test]
 fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
     let (host, mut agent) = machine();
-    host.edit("fake0", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/a".into()));
+    host.edit("fake0", |raw| raw.offered = ForeignLink::By("/mnt/disks/a".into()));
     assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
-    host.edit("fake1", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/b".into()));
+    host.edit("fake1", |raw| raw.offered = ForeignLink::By("/mnt/disks/b".into()));
     let (_, last) = passes(&mut agent, 2);
     assert_eq!(last.snapshot.devices[1].verdict, Verdict::Ours);
     let Verdict::Theirs(reason) = &last.snapshot.devices[0].verdict else { panic!("{:?}", last.snapshot.devices[0]) };
@@ -307,7 +299,7 @@ fn a_bare_device_with_a_volume_that_changes_its_identity_is_taken_by_no_set() {
 fn a_set_that_is_made_again_has_its_bare_devices_again_and_counts_them() {
     let rule = |uid: &str, layout| {
         let mut rule = Rule { layout, max_devices: Some(1), ..sample::rule("bare") };
-        rule.set.uid = uid.to_owned();
+        rule.set.uid = uid.into();
         rule
     };
     // A set of whole disks has bare devices where it selects partitions or mapped devices.
@@ -328,7 +320,7 @@ fn a_set_that_is_made_again_has_its_bare_devices_again_and_counts_them() {
 fn a_set_that_is_made_again_while_a_disk_of_it_is_away_counts_that_disk() {
     let rule = |uid: &str, layout: &Layout| {
         let mut rule = Rule { layout: layout.clone(), max_devices: Some(1), ..sample::rule("set") };
-        rule.set.uid = uid.to_owned();
+        rule.set.uid = uid.into();
         rule
     };
     for (layout, restart) in [Layout::Carved {}, Layout::RawDevice {}].iter().flat_map(|l| [(l, false), (l, true)]) {
@@ -386,7 +378,7 @@ fn a_blank_disk_that_a_program_writes_to_is_not_claimed_before_that_ends() {
         assert!(claimed.is_empty() && agent.pool.members().is_empty(), "{claimed:?}");
         assert_eq!(disk.write_count(), 0);
         assert!(last.problems["fake0"].contains("open in"), "{:?}", last.problems);
-        assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
+        assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event announces when it is over");
         disk.set_opened(false);
         assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
     }
@@ -399,7 +391,7 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
         host.unplug("fake1");
         let rule = Rule { layout, ..sample::rule("set") };
         agent.set_rules(vec![rule.clone()]);
-        agent.errands = Timeouts::new(Duration::from_millis(300));
+        agent.errands.wait_at_most(Duration::from_secs(3));
         host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
         let mut last = passes(&mut agent, 1).1;
         while !agent.errands.is_waiting_for(&(&last.snapshot.devices[0].id).into()) {

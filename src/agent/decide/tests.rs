@@ -69,8 +69,8 @@ mod members {
     fn a_disk_that_must_not_be_used_is_refused_and_one_of_somebody_else_is_nobodys_business() {
         let copy = Device { believed: Believed::No("a copy".to_owned()), ..ours("sda") };
         assert_eq!(decided(vec![copy], &Members::default()), [Action::Refuse { at: 0, why: "a copy".to_owned() }]);
-        let foreign = Device { verdict: Verdict::Theirs(Reason::Busy), ..ours("sda") };
-        assert_eq!(decided(vec![foreign, unclaimed("sdb")], &Members::default()), []);
+        let theirs = Device { verdict: Verdict::Theirs(Reason::Busy), ..ours("sda") };
+        assert_eq!(decided(vec![theirs, unclaimed("sdb")], &Members::default()), []);
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod owners {
 
     fn rule(name: &str, uid: &str) -> Arc<Rule> {
         let rule = sample::rule(name);
-        Arc::new(Rule { set: SetRef { uid: uid.to_owned(), ..rule.set.clone() }, ..rule })
+        Arc::new(Rule { set: SetRef { uid: uid.into(), ..rule.set.clone() }, ..rule })
     }
 
     fn member(of: &Rule) -> Owned {
@@ -166,11 +166,7 @@ mod takings {
     }
 
     fn claimed(chosen: &[ElectedClaim], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<KernelName> {
-        let name = |action| match action {
-            Action::Claim(claim) => claim.name,
-            other => panic!("{other:?}"),
-        };
-        claims(chosen.to_vec(), read, &[rule], has).into_iter().map(name).collect()
+        claims(chosen.to_vec(), read, &[rule], has, |_, _| Vec::new()).into_iter().map(|claim| claim.name).collect()
     }
 
     #[test]
@@ -200,13 +196,13 @@ mod takings {
         let devices = vec![unclaimed("sda"), unclaimed("sdb"), Device { verdict: used(), ..unclaimed("sdc") }];
         let seen = Snapshot { at: Duration::from_secs(7), devices };
         let promise =
-            |path: &str| Promise { volume: "pv-1".to_owned(), provisioner: None, path: path.into(), device: None };
+            |path: &str| Promise { volume: "pv-1".into(), provisioner: None, path: path.into(), device: None };
         let verdicts = |promises: &[Promise]| {
             let judged = with_promises(&seen, promises);
             assert_eq!(judged.at, seen.at);
             judged.devices.into_iter().map(|device| device.verdict).collect::<Vec<_>>()
         };
-        let theirs = Verdict::Theirs(Reason::Promised { volume: "pv-1".to_owned(), provisioner: None });
+        let theirs = Verdict::Theirs(Reason::Promised { volume: "pv-1".into(), provisioner: None });
         assert_eq!(verdicts(&[promise("/dev/sda"), promise("/dev/sdc")]), [theirs, Verdict::Unclaimed, used()]);
         assert_eq!(verdicts(&[]), [Verdict::Unclaimed, Verdict::Unclaimed, used()]);
     }
@@ -215,9 +211,10 @@ mod takings {
     fn a_disk_that_others_promise_keeps_what_is_on_it() {
         let snapshot = Snapshot { at: Duration::ZERO, devices: vec![unclaimed("sda"), unclaimed("sdb")] };
         let wipe = |name: &str| ElectedWipe { set: sample::rule("fast").set, name: name.into() };
-        let promise = Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/sda".into(), device: None };
+        let promise = Promise { volume: "pv-1".into(), provisioner: None, path: "/dev/sda".into(), device: None };
         let decided = wipes(vec![wipe("sda"), wipe("sdb"), wipe("sdz")], &[promise], &snapshot);
-        let why = Reason::Promised { volume: "pv-1".to_owned(), provisioner: None };
-        assert_eq!(decided, [Action::Spare { wipe: wipe("sda"), why }, Action::Wipe { at: 1, wipe: wipe("sdb") }]);
+        let why = Reason::Promised { volume: "pv-1".into(), provisioner: None };
+        let spare = ContentAction::Spare { wipe: wipe("sda"), why };
+        assert_eq!(decided, [spare, ContentAction::Wipe { at: 1, wipe: wipe("sdb") }]);
     }
 }

@@ -1,4 +1,4 @@
-//! What failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has
+//! Work that failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has
 //! passed.
 
 use super::*;
@@ -28,7 +28,7 @@ fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, R
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: false });
     let mut agent = start(&host, layout, workers);
     for _ in 0..3 {
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
     }
     assert_eq!(ready(&agent), 1);
     (host, disk, agent)
@@ -73,14 +73,14 @@ fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_
         host.restart_process();
         agent = start(&host, &layout, Workers::Caller);
         disk.inject(everything(what));
-        for pause in [LOOK_AGAIN, LOOK_AGAIN * 2, LOOK_AGAIN * 4] {
-            assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause), "{layout:?} {what}");
+        for pause in [RESCAN_AFTER, RESCAN_AFTER * 2, RESCAN_AFTER * 4] {
+            assert_eq!(agent.pass().expect("a pass").ripe_in, Some(pause), "{layout:?} {what}");
         }
         assert_eq!(ready(&agent), 0);
         disk.clear_faults();
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
         assert_eq!(ready(&agent), 1, "{what}");
-        let last = (0..3).map(|_| agent.pass().expect("a look").ripe_in).last();
+        let last = (0..3).map(|_| agent.pass().expect("a pass").ripe_in).last();
         assert_eq!(last, Some(None), "{what}: nothing to wait for any more");
     }
 }
@@ -97,8 +97,8 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
     pool.delete(id).expect("deleted");
     pool.kick();
     until(|| pool.has_failed_work());
-    for pause in [LOOK_AGAIN, LOOK_AGAIN * 2] {
-        let pass = agent.pass().expect("a look");
+    for pause in [RESCAN_AFTER, RESCAN_AFTER * 2] {
+        let pass = agent.pass().expect("a pass");
         assert_eq!(pass.ripe_in, Some(pause));
         let shown = inventory(&pool, &pass);
         let note = shown[0].note.as_deref().unwrap_or_default();
@@ -110,7 +110,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
         pool.kick();
         !pool.has_failed_work() && pool.disk_views().iter().all(|disk| disk.erasing == 0)
     });
-    assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    assert_eq!(agent.pass().expect("a pass").ripe_in, None, "nothing to wait for any more");
     assert!(pool.disk_views().iter().all(|disk| disk.failing.is_none()));
 }
 

@@ -13,7 +13,7 @@ const DELETE: &str = "delete them first, if nothing on them is needed";
 #[derive(Debug, thiserror::Error)]
 pub(in crate::agent) enum WipeError {
     #[error(transparent)]
-    Look(#[from] DiscoveryError),
+    Scan(#[from] DiscoveryError),
     #[error("its content is not known")]
     NotKnown,
     /// It does not answer, or not yet.
@@ -51,7 +51,7 @@ impl WipeError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::NotKnown | Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Disk(_) => true,
-            Self::Look(error) | Self::StillThere(error) => error.retryable(),
+            Self::Scan(error) | Self::StillThere(error) => error.retryable(),
             Self::Host(error) => error.retryable(),
             Self::Table(damage) => damage.is_unread(),
             Self::Changed | Self::Mapped | Self::Partitions | Self::OtherSector(_) | Self::TableLost => false,

@@ -11,7 +11,6 @@ use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Fault, Platter},
     table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes},
-    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, ErrandKey, Pool, Selector, WantedUsage, Workers};
 
@@ -70,7 +69,7 @@ impl Case {
     }
 
     fn pass(&mut self) -> PassReport {
-        self.agent.pass().expect("a look")
+        self.agent.pass().expect("a pass")
     }
 
     /// Passes, each a minimum age after the other.
@@ -89,11 +88,11 @@ impl Case {
         let after = (self.platter(name).content(), self.platter(name).write_count());
         assert!(before == after, "{name} was written");
         assert!(pass.claimed.is_empty());
-        words(&pass, name)
+        message_of(&pass, name)
     }
 }
 
-fn words(pass: &PassReport, name: &str) -> String {
+fn message_of(pass: &PassReport, name: &str) -> String {
     let rejected = pass.outcomes.iter().flat_map(|outcome| &outcome.rejected).find(|(device, _)| device == name);
     let reason = rejected.map(|(_, rejection)| rejection.to_string()).unwrap_or_default();
     format!("{reason} {}", pass.problems.get(name).cloned().unwrap_or_default())
@@ -113,9 +112,9 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     let first = case.pass();
     assert_eq!(first.ripe_in, Some(AGE));
     assert!(
-        words(&first, "fake0").contains("it will be wiped when it has stayed unchanged"),
+        message_of(&first, "fake0").contains("it will be wiped when it has stayed unchanged"),
         "{}",
-        words(&first, "fake0")
+        message_of(&first, "fake0")
     );
     assert_eq!(case.platter("fake0").write_count(), 0, "the fake mkfs counts as a tenant's writes do: not");
     case.host.advance(AGE - Duration::from_secs(1));
@@ -127,7 +126,7 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     assert!(message.contains("it was wiped, as LocalVolume default/lv/fast orders; it held ext4"), "{message}");
     assert!(case.platter("fake0").is_zero(Extent { start: 0, end: ENDS }));
     let last =
-        |pass: &PassReport| pass.wiped.iter().map(|wiped| (wiped.number, wiped.words.clone())).collect::<Vec<_>>();
+        |pass: &PassReport| pass.wiped.iter().map(|wiped| (wiped.number, wiped.message.clone())).collect::<Vec<_>>();
     assert_eq!(last(&wiped), [(1, message.clone())]);
     assert_eq!((&wiped.claimed, wiped.ripe_in), (&vec![], Some(Duration::ZERO)));
     assert_eq!(last(&case.pass()), last(&wiped), "who missed that pass learns it from the next");
@@ -155,28 +154,28 @@ fn a_wiped_disk_whose_claim_fails_is_looked_at_again_soon_and_claimed_then() {
 }
 
 #[test]
-fn what_changes_before_its_time_begins_its_time_anew() {
+fn what_changes_before_its_time_begins_its_time_again() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.mkfs("fake0");
     case.pass();
     case.host.advance(AGE);
-    // Another filesystem: seen only by the last look, as no event told of it.
+    // Another filesystem: seen only by the last scan, as no event reported it.
     case.host.filesystems().make(FsKind::Xfs, Path::new("/dev/fake0"), Uuid::from_u128(8)).expect("mkfs");
     let pass = case.pass();
     assert!(pass.problems["fake0"].contains("has changed"), "{:?}", pass.problems);
     assert_eq!(case.platter("fake0").write_count(), 0);
     case.agent.event(&"fake0".into());
     case.pass();
-    assert_eq!(case.platter("fake0").write_count(), 0, "its minute has begun anew");
+    assert_eq!(case.platter("fake0").write_count(), 0, "its minute has begun again");
 }
 
 #[test]
-fn a_wipe_whose_last_look_could_not_read_the_disk_is_tried_again_by_the_clock() {
+fn a_wipe_whose_last_scan_could_not_read_the_disk_is_tried_again_by_the_clock() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.mkfs("fake0");
     case.pass();
     case.host.advance(AGE);
-    // What the look before believes of it is remembered: only the last look reads.
+    // What the scan before believes of it is remembered: only the last scan reads.
     case.platter("fake0").inject(Fault { what: "read", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let failed = case.pass();
     let message = &failed.problems["fake0"];
@@ -188,22 +187,16 @@ fn a_wipe_whose_last_look_could_not_read_the_disk_is_tried_again_by_the_clock() 
 
 #[test]
 fn a_wipe_of_a_disk_that_another_program_holds_or_locks_is_tried_again_by_the_clock() {
-    type Hold = fn(&Platter, bool);
-    let lock = |disk: &Platter, held: bool| match held {
-        true => disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX }),
-        false => disk.clear_faults(),
-    };
-    let (alone, opened): (Hold, Hold) = (|disk, held| disk.set_in_use(0, held), Platter::set_opened);
-    for (at, hold) in [alone, opened, lock].into_iter().enumerate() {
+    for (at, hold) in Platter::HOLDS.into_iter().enumerate() {
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
         case.mkfs("fake0");
         case.pass();
         case.host.advance(AGE);
         hold(&case.platter("fake0"), true);
         let held = case.pass();
-        assert_eq!(held.ripe_in, Some(SOON), "{at}: {}", words(&held, "fake0"));
+        assert_eq!(held.ripe_in, Some(SOON), "{at}: {}", message_of(&held, "fake0"));
         hold(&case.platter("fake0"), false);
-        assert!(words(&case.pass(), "fake0").contains("it was wiped"), "{at}");
+        assert!(message_of(&case.pass(), "fake0").contains("it was wiped"), "{at}");
     }
 }
 
@@ -230,7 +223,7 @@ fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it(
         case.host.advance(AGE);
         then(&case);
         let pass = case.pass();
-        let message = words(&pass, "fake0");
+        let message = message_of(&pass, "fake0");
         assert!(message.contains(expected), "{message}");
         assert_eq!((pass.ripe_in, case.platter("fake0").write_count()), (None, 0), "{message}");
     }
@@ -291,13 +284,17 @@ fn an_empty_table_is_wiped_and_one_with_partitions_is_not_though_the_kernel_show
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
         put(&case);
         match refusal {
-            Some(words) => {
+            Some(text) => {
                 let message = case.stays("fake0");
-                assert!(message.contains(words), "case {at}: {message}");
+                assert!(message.contains(text), "case {at}: {message}");
             }
             None => {
                 let pass = case.passes(2);
-                assert!(words(&pass, "fake0").contains("it was wiped"), "case {at}: {}", words(&pass, "fake0"));
+                assert!(
+                    message_of(&pass, "fake0").contains("it was wiped"),
+                    "case {at}: {}",
+                    message_of(&pass, "fake0")
+                );
                 let both = [Extent { start: 0, end: ENDS }, Extent { start: GEOMETRY.size - ENDS, end: GEOMETRY.size }];
                 assert!(both.iter().all(|end| case.platter("fake0").is_zero(*end)), "case {at}");
             }
@@ -384,7 +381,7 @@ fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
 #[test]
 fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot_be_told() {
     let promise = |path: &str| Promise {
-        volume: "local-pv-1".to_owned(),
+        volume: "local-pv-1".into(),
         provisioner: Some("local-volume-provisioner".to_owned()),
         path: path.into(),
         device: None,
@@ -428,7 +425,7 @@ fn a_filesystem_that_somebody_makes_right_before_the_wipe_is_not_wiped() {
     // The same kind, another one.
     case.host.before_the_next_claim(|platter| platter.poke(16, &[9; 16]));
     let pass = case.passes(2);
-    assert!(words(&pass, "fake0").contains("has changed"), "{}", words(&pass, "fake0"));
+    assert!(message_of(&pass, "fake0").contains("has changed"), "{}", message_of(&pass, "fake0"));
     assert_eq!(case.platter("fake0").write_count(), 0);
 }
 
@@ -438,7 +435,7 @@ fn a_disk_that_a_program_writes_to_is_not_wiped() {
     case.mkfs("fake0");
     case.platter("fake0").set_opened(true);
     let pass = case.passes(2);
-    assert!(words(&pass, "fake0").contains("open in"), "{}", words(&pass, "fake0"));
+    assert!(message_of(&pass, "fake0").contains("open in"), "{}", message_of(&pass, "fake0"));
     assert_eq!(case.platter("fake0").write_count(), 0);
 }
 
@@ -446,13 +443,13 @@ fn a_disk_that_a_program_writes_to_is_not_wiped() {
 #[test]
 fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answers() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-    case.agent.errands = Timeouts::new(Duration::from_millis(300));
+    case.agent.errands.wait_at_most(Duration::from_secs(3));
     case.mkfs("fake0");
     case.pass();
     case.host.advance(AGE);
     case.host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
     let pass = case.pass();
-    assert!(words(&pass, "fake0").contains("more than 300ms"), "{}", words(&pass, "fake0"));
+    assert!(message_of(&pass, "fake0").contains("more than 3s"), "{}", message_of(&pass, "fake0"));
     case.agent.set_rules(Vec::new());
     let (disk, id) = (case.platter("fake0"), ErrandKey::from(&pass.snapshot.devices[0].id));
     disk.set_hangs(false);

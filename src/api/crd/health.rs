@@ -17,4 +17,8 @@ pub struct HealthEntry {
     /// When the agent first saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// Of a reason that says that a volume is lost: the process of the agent that has found it itself, by the name that
+    /// it has as `agent` in the status of the DevicePool. What only an earlier process has found says nothing of now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
 }

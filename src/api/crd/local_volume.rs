@@ -8,23 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::operators_group::{definition, operators_kind};
-use super::schema::{column, conditions, node_selector, text, tolerations};
+use super::kind::{OPERATORS, WrittenObject, definition, kind};
+use super::schema::{column, conditions, devices, integer, node_selector, objects, text, tolerations};
 
 /// A LocalVolume, with its spec as it was written.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LocalVolume {
-    #[serde(default)]
-    pub api_version: String,
-    #[serde(default)]
-    pub kind: String,
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<LocalVolumeStatus>,
-}
+pub type LocalVolume = WrittenObject<LocalVolumeStatus>;
 
 /// What the controller reports: the operator's fields first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,7 +32,7 @@ pub struct LocalVolumeStatus {
     pub unmatched_devices_omitted: i64,
 }
 
-operators_kind!(LocalVolume, "v1", "localvolumes");
+kind!(LocalVolume, NamespaceResourceScope, OPERATORS, "v1", "localvolumes");
 
 fn spec() -> Value {
     // The bounds keep the cost of the rule within what the API server allows.
@@ -69,6 +57,7 @@ fn spec() -> Value {
     });
     json!({
         "type": "object",
+        "description": "Which disks are used, and for which classes.",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
             "managementState": {"type": "string", "enum": ["Managed", "Unmanaged", "Force", "Removed", ""], "description": "With Unmanaged or Removed, no new device is claimed."},
@@ -81,24 +70,23 @@ fn spec() -> Value {
 }
 
 fn status() -> Value {
+    let count = |description: &str| json!({"type": "integer", "format": "int32", "description": description});
+    let paths = json!({"node": text("The name of the node."), "path": text("The path that leads to no device there.")});
     json!({
         "type": "object",
+        "description": "What became of it.",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "observedGeneration": {"type": "integer", "format": "int64"},
-            "managementState": {"type": "string"},
-            "readyReplicas": {"type": "integer", "format": "int32"},
+            "observedGeneration": integer("The generation that this is about."),
+            "managementState": text("The state that counts now."),
+            "readyReplicas": count("How many nodes have an agent that has answered for it."),
             "conditions": conditions(),
-            "generations": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
-            "missingDevicePaths": {"type": "array", "items": {"type": "object", "properties": {
-                "node": {"type": "string"}, "path": {"type": "string"},
-            }}},
-            "missingDevicePathsOmitted": {"type": "integer", "format": "int64"},
-            "unmatchedDevices": {"type": "array", "items": {"type": "object", "properties": {
-                "node": {"type": "string"}, "device": {"type": "string"}, "reason": {"type": "string"},
-            }}},
-            "unmatchedDevicesOmitted": {"type": "integer", "format": "int64"},
+            "generations": {"type": "array", "description": "Of the Local Storage Operator; localpool does not write it.", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            "totalProvisionedDeviceCount": count("How many devices it has."),
+            "missingDevicePaths": objects("Paths that lead to no device.", &paths),
+            "missingDevicePathsOmitted": integer("How many there are in addition."),
+            "unmatchedDevices": devices("Devices that it names and does not take.", &[("reason", text("Why not."))]),
+            "unmatchedDevicesOmitted": integer("How many there are in addition."),
         },
     })
 }

@@ -6,27 +6,15 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::operators_group::{definition, operators_kind};
-use super::schema::{column, conditions, node_selector, tolerations};
+use super::kind::{OPERATORS, WrittenObject, definition, kind};
+use super::schema::{column, conditions, integer, node_selector, tolerations};
 
 /// The name of the one object.
 pub const DISCOVERY_NAME: &str = "auto-discover-devices";
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LocalVolumeDiscovery {
-    #[serde(default)]
-    pub api_version: String,
-    #[serde(default)]
-    pub kind: String,
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<LocalVolumeDiscoveryStatus>,
-}
+pub type LocalVolumeDiscovery = WrittenObject<LocalVolumeDiscoveryStatus>;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -43,7 +31,7 @@ pub enum DiscoveryPhase {
     DiscoveryFailed,
 }
 
-operators_kind!(LocalVolumeDiscovery, "v1alpha1", "localvolumediscoveries");
+kind!(LocalVolumeDiscovery, NamespaceResourceScope, OPERATORS, "v1alpha1", "localvolumediscoveries");
 
 /// The CRD, without what all of our CRDs have in common.
 pub fn discovery_crd() -> CustomResourceDefinition {
@@ -63,16 +51,18 @@ pub fn discovery_crd() -> CustomResourceDefinition {
         "properties": {
             "spec": {
                 "type": "object",
+                "description": "On which nodes devices are discovered.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {"nodeSelector": node_selector(), "tolerations": tolerations()},
             },
             "status": {
                 "type": "object",
+                "description": "How far the discovery is.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {
-                    "phase": {"type": "string", "enum": ["Discovering", "DiscoveryFailed"]},
+                    "phase": {"type": "string", "enum": ["Discovering", "DiscoveryFailed"], "description": "Whether all nodes are discovered."},
                     "conditions": conditions(),
-                    "observedGeneration": {"type": "integer", "format": "int64"},
+                    "observedGeneration": integer("The generation that this is about."),
                 },
             },
         },

@@ -8,9 +8,9 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::operators_group::{definition, operators_kind};
+use super::kind::{OPERATORS, definition, kind};
 use super::schema::{column, integer, text};
-use crate::device::{Fact, FactKind, Facts, FieldRank, NodeName, ResultField, fact_table::in_results};
+use crate::device::{Fact, FactKind, Facts, FieldRank, NodeName, fact_table::in_results};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,13 +40,8 @@ pub struct DiscoveryResultStatus {
     pub device_count: i64,
     pub available_count: i64,
     /// The number of devices that did not fit into the object.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::schema::is_zero")]
     pub omitted_count: i64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 /// One device: its state, and the facts that a result has. Equality compares values: the API server returns fields in
@@ -72,7 +67,6 @@ impl DiscoveredDevice {
     }
 
     /// The facts, by name.
-    #[cfg(any(test, feature = "testing"))]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -134,18 +128,19 @@ pub enum DeviceState {
     Unknown,
 }
 
-operators_kind!(LocalVolumeDiscoveryResult, "v1alpha1", "localvolumediscoveryresults");
+kind!(LocalVolumeDiscoveryResult, NamespaceResourceScope, OPERATORS, "v1alpha1", "localvolumediscoveryresults");
 
 fn device() -> Value {
     let mut fields: Map<String, Value> =
-        in_results().map(|(fact, field)| (field.name.to_owned(), schema(fact, field))).collect();
+        in_results().map(|(fact, field)| (field.name.to_owned(), schema(fact))).collect();
     fields.insert(
         STATUS.to_owned(),
         json!({
             "type": "object",
+            "description": "Whether a set may take it.",
             "required": ["state"],
             "properties": {
-                "state": {"type": "string", "enum": ["Available", "NotAvailable", "Unknown"]},
+                "state": {"type": "string", "enum": ["Available", "NotAvailable", "Unknown"], "description": "Available: nobody uses it, and nothing is on it."},
                 "reason": text("Why it is not Available."),
             },
         }),
@@ -158,18 +153,16 @@ fn device() -> Value {
     })
 }
 
-fn schema(fact: &Fact, field: ResultField) -> Value {
+fn schema(fact: &Fact) -> Value {
     let mut schema = match fact.kind() {
         FactKind::Text => json!({"type": "string"}),
-        FactKind::Word(words) => json!({"type": "string", "enum": words}),
+        FactKind::Word(choices) => json!({"type": "string", "enum": choices}),
         FactKind::Bytes | FactKind::Int64 => json!({"type": "integer", "format": "int64"}),
         FactKind::Int32 => json!({"type": "integer", "format": "int32"}),
         FactKind::Boolean => json!({"type": "boolean"}),
         FactKind::Texts => json!({"type": "array", "items": {"type": "string"}}),
     };
-    if let Some(description) = field.description {
-        schema["description"] = description.into();
-    }
+    schema["description"] = fact.description().into();
     schema
 }
 
@@ -189,11 +182,13 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
         "properties": {
             "spec": {
                 "type": "object",
+                "description": "Whose devices these are.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["nodeName"],
                 "properties": {"nodeName": {
                     "type": "string",
                     "minLength": 1,
+                    "description": "The name of the node.",
                     "x-kubernetes-validations": [
                         {"rule": "self == oldSelf", "message": "a result always belongs to the same node"},
                     ],
@@ -201,12 +196,13 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
             },
             "status": {
                 "type": "object",
+                "description": "The devices of the node.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {
                     "discoveredTimeStamp": text("When a change of the devices was last found."),
-                    "discoveredDevices": {"type": "array", "x-kubernetes-list-type": "atomic", "items": device()},
-                    "deviceCount": {"type": "integer", "format": "int64"},
-                    "availableCount": {"type": "integer", "format": "int64"},
+                    "discoveredDevices": {"type": "array", "description": "Each of them, but for those that are left out because of the size of the object.", "x-kubernetes-list-type": "atomic", "items": device()},
+                    "deviceCount": integer("How many devices the node has."),
+                    "availableCount": integer("How many of them are Available."),
                     "omittedCount": integer("The number of devices that did not fit into the object."),
                 },
             },

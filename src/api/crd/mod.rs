@@ -3,26 +3,37 @@
 //! A set's spec stays untyped JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown fields,
 //! and a typed spec would drop them. Every CRD has the number of its schema.
 
+mod benchmark;
 mod device_pool;
+mod discovery_reason;
 mod health;
+mod kind;
 mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
-mod operators_group;
+mod named_disk;
+mod node_disk_setup;
+mod order_reason;
+mod pool_reason;
 mod pool_volume;
 mod pruning;
 mod question;
+mod readable_ids;
 mod schema;
+mod set_reason;
+mod setup_reason;
 mod volume_reason;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+pub use benchmark::{BenchmarkRequest, BenchmarkState, CommandBegun, CommandEnded, DiskBenchmark, PodBenchmark};
 pub use device_pool::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, DiskChoice, DiskOrder, DiskOrderStatus, DiskPartitioning, DiskState,
     DiskStatus, OrderState, PartitioningState, READY, SetOffer, Unmatched, WatchedVolume, WatchedVolumeStatus,
 };
+pub use discovery_reason::DiscoveryReason;
 pub use health::HealthEntry;
 pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};
 pub use local_volume_discovery::{
@@ -33,11 +44,17 @@ pub use local_volume_discovery_result::{
     LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
+pub use named_disk::{FolderQuota, NamedDiskStatus};
+pub use node_disk_setup::{NodeDiskSetup, NodeDiskSetupStatus, node_disk_setup_crd};
+pub use order_reason::OrderReason;
+pub use pool_reason::PoolReason;
 pub use pool_volume::{
     CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, Intent, NEW_ANNOTATION, PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume,
     PoolVolumeSpec, PoolVolumeStatus, VolumeOrder,
 };
-pub use question::{ClaimedVolume, PoolAnswer, PoolQuestion, PromisedPath};
+pub use question::{NamedVolume, PoolAnswer, PoolQuestion, PromisedPath};
+pub use set_reason::SetReason;
+pub use setup_reason::SetupReason;
 pub use volume_reason::VolumeReason;
 
 /// Keeps the object of a volume until its node's agent lets it go.
@@ -51,8 +68,15 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 
 /// All of our CRDs, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let mut crds =
-        vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), volume_crd(), set_crd(), PoolVolume::crd()];
+    let mut crds = vec![
+        DevicePool::crd(),
+        discovery_crd(),
+        discovery_result_crd(),
+        volume_crd(),
+        set_crd(),
+        node_disk_setup_crd(),
+        PoolVolume::crd(),
+    ];
     for crd in &mut crds {
         let metadata = &mut crd.metadata;
         metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), SCHEMA.to_owned());
@@ -121,6 +145,7 @@ mod tests {
                 "localvolumediscoveryresults.local.storage.openshift.io",
                 "localvolumes.local.storage.openshift.io",
                 "localvolumesets.local.storage.openshift.io",
+                "nodedisksetups.localpool.dev",
                 "poolvolumes.localpool.dev"
             ]
         );

@@ -15,7 +15,7 @@ use super::volume_reason::VolumeReason;
 use crate::claim::VolumeMode;
 use crate::device::{DiskId, NodeName};
 
-/// What the controller requests from the node's agent, and what a person orders. Only `size`, which grows, `intent`, `order`
+/// What the controller requests from the node's agent, and what a person orders. Only `size`, `sizeLimit`, `intent`, `order`
 /// and `keep` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,6 +54,7 @@ use crate::device::{DiskId, NodeName};
     validation = Rule::new("has(self.fsType) == has(oldSelf.fsType) && (!has(self.fsType) || self.fsType == oldSelf.fsType)").message("spec.fsType cannot be changed"),
     validation = Rule::new("has(self.parameters) == has(oldSelf.parameters) && (!has(self.parameters) || self.parameters == oldSelf.parameters)").message("spec.parameters cannot be changed"),
     validation = Rule::new("!has(self.fsType) || self.volumeMode == 'Filesystem'").message("spec.fsType is only allowed with volumeMode Filesystem"),
+    validation = Rule::new("!has(self.sizeLimit) || (has(self.size) && self.size <= self.sizeLimit)").message("spec.sizeLimit needs a spec.size that is not above it"),
     validation = Rule::new("!has(self.order) || self.order != 'Settle' || has(self.keep)").message("the order Settle needs spec.keep: the id of the disk whose volume it is"),
     validation = Rule::new("oldSelf.intent != 'Delete' || self.intent == 'Delete'").message("spec.intent Delete cannot be undone: the data may be gone"),
 )]
@@ -71,6 +72,7 @@ pub struct PoolVolumeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub limit: Option<i64>,
+    /// Filesystem or Block.
     pub volume_mode: VolumeMode,
     /// The filesystem, if the claim's class names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +84,11 @@ pub struct PoolVolumeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub size: Option<i64>,
+    /// With `size`, while it is to become smaller: the largest size that it may keep, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub size_limit: Option<i64>,
+    /// What a deletion of the object means. Delete: the volume is erased; only the controller may say so. Keep: nothing is erased, and the object comes back.
     #[serde(default)]
     pub intent: Intent,
     /// What a person orders. `Adopt`: use a volume that is Found. `Erase`: destroy the data of a volume that no
@@ -97,16 +104,17 @@ pub struct PoolVolumeSpec {
     pub keep: Option<DiskId>,
 }
 
-/// The annotation with the claim that has the volume, or had it last: `namespace/name`. The controller writes it. It is no
-/// field, because an agent of an earlier version would drop that when it writes the object, and the policy refuses this.
+/// The annotation with the claim that has the volume, or had it last: `namespace/name`. The controller writes it.
+/// It is no field, because an agent of an earlier version would drop that when it writes the object, and the
+/// policy refuses this.
 pub const CLAIM_ANNOTATION: &str = "localpool.dev/claim";
 
 /// The annotation with the UID of that claim, while it is bound: the agent's Events are about it.
 pub const CLAIM_UID_ANNOTATION: &str = "localpool.dev/claim-uid";
 /// The annotation with the PersistentVolume that claims a volume which is Found.
 pub const PERSISTENT_VOLUME_ANNOTATION: &str = "localpool.dev/persistent-volume";
-/// The annotation that says when, right before the object was made, the controller found that no PersistentVolume names the
-/// volume: it was not made before.
+/// The annotation that says when, right before the object was made, the controller found that no PersistentVolume names
+/// the volume: it was not made before.
 pub const NEW_ANNOTATION: &str = "localpool.dev/new-volume-at";
 
 impl PoolVolume {
@@ -147,6 +155,7 @@ pub enum Intent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolVolumeStatus {
+    /// How far the agent is with it.
     #[serde(default)]
     pub phase: Phase,
     /// For people: the phase, but of a volume that is Ready `Unusable` if it cannot be used now, and `Unknown` if its agent
@@ -169,6 +178,9 @@ pub struct PoolVolumeStatus {
     /// The size that it could grow to now, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growable_to: Option<i64>,
+    /// Whether it can become smaller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shrinks: bool,
     /// The filesystem that it has or will get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs_type: Option<String>,
@@ -180,14 +192,19 @@ pub struct PoolVolumeStatus {
     /// `namespace/name` of the set that owns the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// The last `spec.size` that the agent acted on, and why the volume did not grow, if it did not.
+    /// The last `spec.size` that the agent acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_size: Option<i64>,
+    /// The last `spec.sizeLimit` that the agent acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_size_limit: Option<i64>,
+    /// Why the volume does not have such a size, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize_error: Option<String>,
     /// What is wrong with it, the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthEntry>,
+    /// What holds of it, and what does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

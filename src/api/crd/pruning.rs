@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(filter.as_deref(), Some("spec.deviceInclusionSpec.serials"));
         let list = changed(|spec| spec["properties"]["tolerations"]["items"] = json!({"type": "object"}));
         assert_eq!(list.as_deref(), Some("spec.tolerations[].effect"));
-        assert_eq!(changed(|spec| *spec = json!({"type": "object"})).as_deref(), Some("spec.blankness"));
+        assert_eq!(changed(|spec| *spec = json!({"type": "object"})).as_deref(), Some("spec.array"));
     }
 
     #[test]

@@ -6,7 +6,10 @@ use crate::api::{
     quantity,
     strict::{Case, Field, Object},
 };
-use crate::claim::{ElementKind, Expression, Filter, Glob, GlobCase, LIST_FILTERS, ListElement, ListFilter, MinHealth};
+use crate::claim::{
+    ElementKind, Expression, Filter, FilterSection, Glob, GlobCase, LIST_FILTERS, ListElement, ListFilter, MinHealth,
+    VALUE_FILTERS, ValueCheck, ValueFilter, ValueKind,
+};
 use crate::device::DeviceType;
 
 /// The smallest disk that a set without `minSize` takes.
@@ -32,49 +35,61 @@ const TYPES: [(&str, DeviceType); 6] = [
 
 pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
     let mut include = spec.field(&["deviceInclusionSpec"]).object();
-    let types = words(&include.field(&["deviceTypes", "devices"]), &TYPES).unwrap_or_else(|| vec![DeviceType::Disk]);
+    let types = choices(&include.field(&["deviceTypes", "devices"]), &TYPES).unwrap_or_else(|| vec![DeviceType::Disk]);
     let properties = [("Rotational", true), ("NonRotational", false)];
-    let rotational = words(&include.field(&["deviceMechanicalProperties", "deviceMechanicalProperty"]), &properties)
+    let rotational = choices(&include.field(&["deviceMechanicalProperties", "deviceMechanicalProperty"]), &properties)
         .unwrap_or_default();
-    let given_min = include.field(&["minSize"]).quantity();
-    let max_field = include.field(&["maxSize"]);
-    let given_max = max_field.quantity();
-    let min_size = given_min.unwrap_or(DEFAULT_MIN_SIZE);
-    if given_max.is_some_and(|most| most < min_size) {
+    let mut rule = Filter { rotational, min_size: DEFAULT_MIN_SIZE, ..Filter::any_of(types) };
+    let (with_size, later): (Vec<&ValueFilter>, Vec<_>) =
+        VALUE_FILTERS.iter().partition(|value| matches!(value.check, ValueCheck::Facts(_)));
+    let read = values(&with_size, FilterSection::Inclusion, &mut include, &mut rule);
+    let given_min = read.contains(&"minSize").then_some(rule.min_size);
+    if rule.max_size.is_some_and(|most| most < rule.min_size) {
         let default = if given_min.is_none() { " (the default)" } else { "" };
-        max_field.problem(format!("is below minSize {}{default}: no device could match", quantity::format(min_size)));
+        let least = quantity::format(rule.min_size);
+        include.field(&["maxSize"]).problem(format!("is below minSize {least}{default}: no device could match"));
     }
-    let lists = LIST_FILTERS.iter().map(|list| (list.field, elements(list, &include.field(&[list.field])))).collect();
-    let expression = expression(&include.field(&["expression"]));
-    let healths = [("NotFailing", MinHealth::NotFailing), ("Passed", MinHealth::Passed)];
-    let min_health = include.field(&["minHealth"]).one_of(&healths, Case::Exact);
+    rule.lists = LIST_FILTERS.iter().map(|list| (list.field, elements(list, &include.field(&[list.field])))).collect();
+    values(&later, FilterSection::Inclusion, &mut include, &mut rule);
     let path = include.path().to_owned();
     include.finish();
 
     let mut exclude = spec.field(&["deviceExclusionSpec"]).object();
     let names = exclude.field(&["deviceNameFilter"]);
-    let exclude_names = globs(&names, GlobCase::Exact);
-    if exclude_names.len() > MOST_NAME_FILTERS {
-        names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
+    rule.exclude_names = globs(&names, GlobCase::Exact);
+    if rule.exclude_names.len() > MOST_NAME_FILTERS {
+        names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", rule.exclude_names.len()));
     }
-    let exclude_network = exclude.field(&["excludeNetworkDisks"]).boolean().unwrap_or(false);
+    values(&with_size, FilterSection::Exclusion, &mut exclude, &mut rule);
+    values(&later, FilterSection::Exclusion, &mut exclude, &mut rule);
     exclude.finish();
-    let rule = Filter {
-        types,
-        rotational,
-        min_size,
-        max_size: given_max,
-        lists,
-        exclude_names,
-        exclude_network,
-        expression,
-        min_health,
-    };
-    ReadFilter { rule, given_min, given_max, path }
+    ReadFilter { given_max: rule.max_size, rule, given_min, path }
+}
+
+/// Gives the filter the values of one section, and the caller the fields of these. What is absent or wrong stays as it
+/// was.
+fn values(
+    all: &[&ValueFilter],
+    section: FilterSection,
+    object: &mut Object<'_, '_>,
+    filter: &mut Filter,
+) -> Vec<&'static str> {
+    let mut read = Vec::new();
+    for value in all.iter().filter(|value| value.section == section) {
+        let field = object.field(&[value.field]);
+        let given = match value.kind {
+            ValueKind::Bytes(put) => field.quantity().map(|bytes| put(filter, bytes)),
+            ValueKind::Flag(put) => field.boolean().map(|flag| put(filter, flag)),
+            ValueKind::Health(put) => field.one_of(&MinHealth::WORDS, Case::Exact).map(|least| put(filter, least)),
+            ValueKind::Expression(put) => expression(&field).map(|expression| put(filter, expression)),
+        };
+        read.extend(given.map(|()| value.field));
+    }
+    read
 }
 
 /// A list of words, each once; `None` if there is no list.
-fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Option<Vec<T>> {
+fn choices<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Option<Vec<T>> {
     let mut found = Vec::new();
     for word in field.list()?.iter().filter_map(|element| element.one_of(known, Case::Exact)) {
         if !found.contains(&word) {

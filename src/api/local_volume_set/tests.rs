@@ -1,8 +1,14 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::crd::set_crd;
 use crate::claim::sample::lists;
-use crate::claim::{Blankness, Expression, Filter, Glob, MinHealth, NodeMatch, Toleration, TolerationOperator};
+use crate::claim::{
+    Blankness, ElementKind, Expression, Filter, Glob, LIST_FILTERS, MinHealth, NodeMatch, Toleration,
+    TolerationOperator, VALUE_FILTERS, ValueFilter,
+};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
@@ -129,6 +135,28 @@ fn every_field_is_read() {
 }
 
 #[test]
+fn each_list_is_read_as_its_row_says() {
+    for list in LIST_FILTERS {
+        let element = |word: &&str| match list.elements {
+            ElementKind::Numbers { .. } => (*word).to_owned(),
+            ElementKind::Parts | ElementKind::Words | ElementKind::Globs(_) => format!("{word:?}"),
+        };
+        let elements: Vec<String> = list.example.iter().map(element).collect();
+        let spec = format!("deviceInclusionSpec: {{{}: [{}]}}", list.field, elements.join(", "));
+        assert_eq!(rule(&spec).filter.lists, lists(&[(list.field, list.example)]), "{spec}");
+    }
+}
+
+#[test]
+fn each_value_is_read_and_is_in_the_set_that_has_every_field() {
+    for ValueFilter { section, field, example, .. } in VALUE_FILTERS {
+        let spec = format!("{}: {{{field}: {example}}}", section.field());
+        assert_ne!(rule(&spec).filter, rule("").filter, "{spec}");
+        assert!(EVERYTHING.contains(&format!("    {field}: ")), "{field} is not in fixtures/everything.yaml");
+    }
+}
+
+#[test]
 fn defaults_are_the_operators() {
     let rule = rule("");
     assert_eq!(rule.filter.types, [DeviceType::Disk]);
@@ -171,9 +199,24 @@ fn the_three_forms_of_partitioning_and_dynamic_are_layouts() {
     assert_eq!(rule("layout: Whole").layout, Layout::Whole {});
 }
 
+#[test]
+fn a_set_of_folders_says_how_much_of_its_disks_they_may_be_promised() {
+    for (spec, reserved, percent) in [
+        ("", 0, 100),
+        ("overprovision: 200", 0, 200),
+        ("reserved: 10Gi", 10 << 30, 100),
+        ("overprovision: 10000\nreserved: 0", 0, 10_000),
+        ("overprovision: null\nreserved: null", 0, 100),
+    ] {
+        let rule = rule(&format!("layout: Directory\n{spec}"));
+        assert_eq!(rule.layout, Layout::Directory { quota: Quota::Project });
+        assert_eq!(rule.provisioning, Provisioning { reserved, percent }, "{spec}");
+    }
+}
+
 /// Each refused spec and a part of its error.
 #[test]
-fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
+fn specs_that_contradict_themselves_or_the_rules_are_refused_with_a_message() {
     let cases = [
         ("partitioningSpec: {}", "spec.partitioningSpec.mode: is missing, and so are partSize and count"),
         ("partitioningSpec: {count: 128}", "count: is 128; a disk takes at most 127"),
@@ -187,13 +230,19 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("partitioningSpec: {size: 1Gi, partSize: 2Gi}", "partSize: disagrees with size"),
         ("partitioningSpec: {partSize: 1Gi}\nlayout: RawDevice", "cannot be combined with a partitioningSpec"),
         ("layout: Carved", "\"Carved\" is not one of Whole, Directory, RawDevice"),
-        ("layout: Directory", "spec.quota: is missing"),
-        ("layout: Directory\nquota: project", "\"project\" is not one of none"),
+        ("layout: Directory\nquota: user", "\"user\" is not one of project, none"),
         ("quota: none", "spec.quota: is for the layout Directory alone"),
         ("layout: Directory\nquota: none\nvolumeMode: Block", "the layout Directory has no raw block volumes"),
         ("layout: Directory\nquota: none\nfsType: ext4", "spec.fsType: must be xfs"),
         ("layout: Directory\nquota: none\nerasePolicy: zero", "spec.erasePolicy: is zero, and nothing"),
         ("layout: Directory\nquota: none\npartitioningSpec: {count: 2}", "cannot be combined with a partitioningSpec"),
+        ("overprovision: 200", "spec.overprovision: is for the layout Directory alone"),
+        ("layout: Whole\nreserved: 1Gi", "spec.reserved: is for the layout Directory alone"),
+        ("layout: Directory\noverprovision: 99", "99 is not between 100 and 10000"),
+        ("layout: Directory\noverprovision: 10001", "10001 is not between 100 and 10000"),
+        ("layout: Directory\noverprovision: 200%", "must be a whole number"),
+        ("layout: Directory\nreserved: -1", "is negative"),
+        ("layout: Directory\nreserved: 10%", "is not a quantity"),
         (
             "partitioningSpec: {count: 2}\ndeviceInclusionSpec: {deviceTypes: [Partition]}",
             "a partition is not partitioned again",
@@ -254,6 +303,48 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
     for (spec, piece) in cases {
         let message = refusal(spec);
         assert!(message.contains(piece), "{spec}\n{message}");
+    }
+}
+
+/// An API server refuses a word that the schema lacks, and the agent one that it cannot read.
+#[test]
+fn a_word_that_a_set_may_have_is_in_the_schema() {
+    let crd = serde_json::to_value(set_crd()).expect("JSON");
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    for field in [
+        "layout",
+        "quota",
+        "volumeMode",
+        "blankness",
+        "erasePolicy",
+        "reclaim",
+        "partitioningSpec/properties/mode",
+        "deviceInclusionSpec/properties/minHealth",
+    ] {
+        let listed = crd.pointer(&format!("{spec}/{field}/enum")).and_then(Value::as_array).expect("a list of words");
+        let listed: BTreeSet<String> = listed.iter().filter_map(Value::as_str).map(str::to_lowercase).collect();
+        let wrong = match field.split_once("/properties/") {
+            Some((object, field)) => refusal(&format!("{object}: {{{field}: nosuchword}}")),
+            None => refusal(&format!("{field}: nosuchword")),
+        };
+        let (_, known) = wrong.split_once("is not one of ").expect("it names the words");
+        let known = known.split(';').next().into_iter().flat_map(|known| known.split(", ")).map(str::to_lowercase);
+        let known: BTreeSet<String> = known.collect();
+        assert_eq!(listed, known, "{field}");
+    }
+}
+
+#[test]
+fn each_field_that_a_set_may_have_is_in_the_schema() {
+    let crd = serde_json::to_value(set_crd()).expect("JSON");
+    let schema = |place: &str| crd.pointer(&format!("/spec/versions/0/schema/openAPIV3Schema/properties/{place}"));
+    let set: Value = serde_saphyr::from_str(EVERYTHING).expect("YAML");
+    for object in ["spec", "spec/deviceInclusionSpec", "spec/deviceExclusionSpec"] {
+        let fields = set.pointer(&format!("/{object}")).and_then(Value::as_object).expect("an object");
+        let place = object.replace('/', "/properties/");
+        for field in fields.keys() {
+            assert!(schema(&format!("{place}/properties/{field}")).is_some(), "{object}/{field}");
+        }
     }
 }
 
@@ -376,6 +467,85 @@ proptest! {
     }
 }
 
+#[test]
+fn a_set_says_where_its_filesystems_are_mounted_and_may_be_offered_to_nobody() {
+    assert_eq!(rule("layout: Directory").host_mount, None);
+    let mounted = rule("layout: Directory\nhostMountPath: /mnt/raid-disks");
+    assert_eq!(mounted.host_mount.as_deref(), Some("/mnt/raid-disks".as_ref()));
+    let unoffered = set("a", "layout: Directory\nhostMountPath: /mnt/d").replace("  storageClassName: fast\n", "");
+    assert_eq!(only(&unoffered).class, "");
+    let (_, errors) = parse_sets(&unoffered.replace("  hostMountPath: /mnt/d\n", ""), &worker());
+    assert!(errors[0].to_string().contains("spec.storageClassName: is required"), "{errors:?}");
+    for (spec, words) in [
+        ("hostMountPath: /mnt/d", "spec.hostMountPath: is for the layout Directory alone"),
+        ("layout: Directory\nhostMountPath: /", "spec.hostMountPath: is /"),
+        ("layout: Directory\nhostMountPath: /mnt//d", "must be written without //"),
+        ("layout: Directory\nhostMountPath: /proc/d", "is below /proc"),
+        ("layout: Directory\nhostMountPath: d", "is not a path of a folder on the node"),
+    ] {
+        let refused = refusal(spec);
+        assert!(refused.contains(words), "{spec}: {refused}");
+    }
+}
+
+#[test]
+fn a_node_of_an_exclusion_is_not_selected_whatever_the_selector_says() {
+    let excluding = |name: &str| {
+        let term = format!("{{key: metadata.name, operator: In, values: [{name}]}}");
+        rule(&format!("nodeExclusions: [{{nodeSelectorTerms: [{{matchFields: [{term}]}}]}}]")).node
+    };
+    assert_eq!([excluding("worker-0"), excluding("other")], [NodeMatch::NotSelected, NodeMatch::Selected]);
+    assert!(refusal("nodeExclusions: [{}]").contains("spec.nodeExclusions[0].nodeSelectorTerms: is required"));
+}
+
 fn globs(patterns: &[&str]) -> Vec<Glob> {
     patterns.iter().map(|pattern| Glob::parse(pattern).unwrap()).collect()
+}
+
+#[test]
+fn an_array_is_asked_for_with_its_level_and_refused_where_it_cannot_be_made() {
+    assert_eq!(rule("layout: Directory").array, None);
+    let asked = rule("array: {level: raid0}\nlayout: Directory\nminDeviceCount: 4");
+    assert_eq!((asked.array, asked.min_devices), (Some(ArrayLevel::Raid0), 4));
+    assert_eq!(asked.layout, Layout::Directory { quota: Quota::Project });
+    for (spec, words) in [
+        ("array: {}", "array.level"),
+        ("array: {level: raid5}", "array.level"),
+        ("array: {level: raid0, members: 2}", "members"),
+        ("array: {level: raid0}\nlayout: RawDevice", "cannot be combined with the layout RawDevice"),
+        ("array: {level: raid0}\nreclaim: Release", "reclaim: cannot be Release with an array"),
+        ("array: {level: raid0}\ndeviceInclusionSpec: {deviceTypes: [disk, part]}", "is for whole disks"),
+        ("array: {level: raid0}\ndeviceInclusionSpec: {deviceTypes: [mpath]}", "is for whole disks"),
+    ] {
+        let refused = refusal(spec);
+        assert!(refused.contains(words), "{spec}: {refused}");
+    }
+}
+
+#[test]
+fn a_set_takes_named_filesystems_by_their_tags_and_no_disks() {
+    assert_eq!(rule("layout: Directory").filesystems, None);
+    let tags = |spec: &str| rule(&format!("layout: Directory\n{spec}")).filesystems.expect("it takes some").tags;
+    assert_eq!(tags("filesystems: {}").len(), 0);
+    assert_eq!(tags("filesystems: {tags: [nvme, new]}").into_iter().collect::<Vec<_>>(), ["new", "nvme"]);
+    let taken = rule("layout: Directory\nfilesystems: {}\nquota: none\nreserved: 1Gi\noverprovision: 200");
+    assert_eq!(taken.layout, Layout::Directory { quota: Quota::None });
+    assert!(taken.filter.types.is_empty(), "no device is of a type that it takes");
+    for (spec, words) in [
+        ("filesystems: {}", "spec.filesystems: is for the layout Directory alone"),
+        ("layout: Directory\nfilesystems: {tag: [a]}", "tag"),
+        ("layout: Directory\nfilesystems: {tags: ['']}", "spec.filesystems.tags: has an empty word"),
+        (
+            "layout: Directory\nfilesystems: {}\narray: {level: raid0}",
+            "spec.array: cannot be combined with filesystems",
+        ),
+        ("layout: Directory\nfilesystems: {}\nminDeviceCount: 1", "spec.minDeviceCount: cannot be combined"),
+        ("layout: Directory\nfilesystems: {}\ndeviceInclusionSpec: {minSize: 1Gi}", "spec.deviceInclusionSpec: cannot"),
+        ("layout: Directory\nfilesystems: {}\nhostMountPath: /mnt/d", "spec.hostMountPath: cannot be combined"),
+        ("layout: Directory\nfilesystems: {}\nreclaim: Release", "spec.reclaim: cannot be Release with filesystems"),
+        ("filesystems: {}\npartitioningSpec: {count: 2}", "spec.partitioningSpec: cannot be combined with filesystems"),
+    ] {
+        let refused = refusal(spec);
+        assert!(refused.contains(words), "{spec}: {refused}");
+    }
 }

@@ -15,6 +15,7 @@ use crate::claim::{
 };
 use crate::device::{
     Believed, Device, DeviceType, NotFree, Reason, Verdict, id,
+    label::ArrayLevel,
     sample::{device, disk, dm, partition, set, unclaimed},
 };
 use crate::host::{Health, RawDisk};
@@ -39,9 +40,11 @@ struct Case<'a> {
     devices: &'a [Device],
     candidacies: BTreeMap<KernelName, Candidacy>,
     claimed: BTreeMap<SetRef, u32>,
+    open_places: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
     released: BTreeSet<DiskId>,
     fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
+    lacks: BTreeMap<SetRef, LayoutError>,
 }
 
 impl<'a> Case<'a> {
@@ -51,15 +54,17 @@ impl<'a> Case<'a> {
             devices,
             candidacies: candidacies_of(devices, &ripe),
             claimed: BTreeMap::new(),
+            open_places: BTreeMap::new(),
             astray: BTreeMap::new(),
             released: BTreeSet::new(),
             fits: anything_fits,
+            lacks: BTreeMap::new(),
         }
     }
 
     fn ballot(&self) -> Ballot<'_> {
-        let Self { rules, devices, candidacies, claimed, astray, released, fits } = self;
-        Ballot { rules, devices, candidacies, claimed, astray, released, fits: *fits }
+        let Self { rules, devices, candidacies, claimed, open_places, astray, released, fits, lacks } = self;
+        Ballot { rules, devices, candidacies, claimed, open_places, astray, released, fits: *fits, lacks }
     }
 
     fn elect(&self) -> Election {
@@ -142,10 +147,10 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     };
     let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
     let silent = "it does not report its health (it is fake), and minHealth is Passed";
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    assert_eq!(took_by(None), (words(&["failing", "silent", "well"]), vec![]));
-    assert_eq!(took_by(Some(MinHealth::NotFailing)), (words(&["silent", "well"]), words(&[failing])));
-    assert_eq!(took_by(Some(MinHealth::Passed)), (words(&["well"]), words(&[failing, silent])));
+    let texts = |texts: &[&str]| texts.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    assert_eq!(took_by(None), (texts(&["failing", "silent", "well"]), vec![]));
+    assert_eq!(took_by(Some(MinHealth::NotFailing)), (texts(&["silent", "well"]), texts(&[failing])));
+    assert_eq!(took_by(Some(MinHealth::Passed)), (texts(&["well"]), texts(&[failing, silent])));
     let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
     let (rules, devices) = ([asks(Some(MinHealth::Passed)), asks(None)], [unasked, unclaimed("well")]);
     let case = Case::new(&rules, &devices);
@@ -244,6 +249,18 @@ fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
     assert_eq!(rejection(&election, "a", "sda"), Rejection::WaitsForMinimum { ripe: 2, least: 3 });
     assert_eq!(rejection(&election, "a", "sdc").to_string(), "seen too recently: it must stay unchanged for 9 s more");
     assert_eq!(rejection(&election, "b", "sda"), Rejection::OlderSet(set("a")));
+}
+
+#[test]
+fn what_waits_for_a_kernel_with_quota_is_not_snatched_by_a_younger_set_and_what_has_no_place_is() {
+    let rules = [bounded("a", 0, Some(1)), Rule { created: 1, ..rule("b") }];
+    let devices = disks(&["sda", "sdb"]);
+    let why = LayoutError::NoQuota { why: "the kernel has none".to_owned() };
+    let election = Case { lacks: BTreeMap::from([(set("a"), why.clone())]), ..Case::new(&rules, &devices) }.elect();
+    assert_eq!(rejection(&election, "a", "sda"), Rejection::DoesNotFit(why));
+    assert_eq!(rejection(&election, "a", "sdb"), Rejection::Full { most: 1 });
+    assert_eq!(rejection(&election, "b", "sda"), Rejection::OlderSet(set("a")));
+    assert_eq!((took(&election, "a"), took(&election, "b")), (vec![], vec!["sdb"]));
 }
 
 #[test]
@@ -467,22 +484,22 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     };
     let ripe = || Ok(Ripeness::Ripe);
     let soon = "; it will be wiped when it has stayed unchanged for a while, as the LocalVolume orders";
-    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], ripe());
-    assert!(is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
-    assert!(!is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
-    assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
-    let (is_wiped, words) = judged(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
-    assert!(!is_wiped && words.contains("not wiped: the LocalVolume already has a disk for its only path"), "{words}");
+    let (is_wiped, text) = judged(std::slice::from_ref(&order), &[], ripe());
+    assert!(is_wiped && text.ends_with(soon), "{text}");
+    let (is_wiped, text) = judged(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
+    assert!(!is_wiped && text.ends_with(soon), "{text}");
+    let (is_wiped, text) = judged(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
+    assert!(!is_wiped && text.ends_with("; not wiped: a device in use is never wiped"), "{text}");
+    let (is_wiped, text) = judged(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
+    assert!(!is_wiped && text.contains("not wiped: the LocalVolume already has a disk for its only path"), "{text}");
     let dry = Rule { dry_run: true, ..order.clone() };
-    let (is_wiped, words) = judged(&[dry], &[], ripe());
-    assert!(!is_wiped && words.contains("it would be wiped first"), "{words}");
+    let (is_wiped, text) = judged(&[dry], &[], ripe());
+    assert!(!is_wiped && text.contains("it would be wiped first"), "{text}");
 
     // An older set would take it if it were blank, and has nothing of it destroyed itself.
     let older = Rule { created: -1, ..rule("older") };
-    let (is_wiped, words) = judged(&[older.clone(), order.clone()], &[], ripe());
-    assert!(!is_wiped && words.contains("not wiped: the older set default/older takes it"), "{words}");
+    let (is_wiped, text) = judged(&[older.clone(), order.clone()], &[], ripe());
+    assert!(!is_wiped && text.contains("not wiped: the older set default/older takes it"), "{text}");
     let election = run_on_content(&[older, order.clone()], &devices, &[], ripe());
     let reason = devices[0].verdict.clone();
     let Verdict::Theirs(reason) = reason else { panic!() };
@@ -559,4 +576,50 @@ fn a_set_that_stands_back_on_a_node_takes_nothing_and_says_that_somebody_else_ma
         message.starts_with("nothing new is claimed on this node: the Local Storage Operator's diskmaker"),
         "{message}"
     );
+}
+
+fn array(name: &str, least: u32, most: Option<u32>) -> Rule {
+    Rule { array: Some(ArrayLevel::Raid0), ..bounded(name, least, most) }
+}
+
+#[test]
+fn a_set_that_makes_an_array_waits_until_all_devices_that_match_are_ripe_and_takes_them_together() {
+    let devices = disks(&["sda", "sdb", "sdc"]);
+    let young = |device: &Device| match &*device.raw.name {
+        "sdc" => Ripeness::Waiting(Duration::from_secs(5)),
+        _ => Ripeness::Ripe,
+    };
+    let rules = [array("a", 0, None)];
+    let waiting = run(&rules, &devices, &[], &young);
+    assert!(waiting.claims.is_empty(), "{:?}", waiting.claims);
+    let why = rejection(&waiting, "a", "sda").to_string();
+    assert!(why.contains("made of all 3 devices that match, 2 of which"), "{why}");
+    assert_eq!(took(&run(&rules, &devices, &[], &ripe), "a"), ["sda", "sdb", "sdc"]);
+    // As many as it may have are all that it waits for.
+    assert_eq!(took(&run(&[array("a", 0, Some(2))], &devices, &[], &young), "a"), ["sda", "sdb"]);
+    assert_eq!(took(&run(&[rule("a")], &devices, &[], &young), "a"), ["sda", "sdb"], "one by one, without an array");
+}
+
+#[test]
+fn an_array_takes_no_more_members_but_those_that_it_lacks_before_it_is_made() {
+    let devices = disks(&["sdd", "sde"]);
+    let rules = [array("a", 0, None)];
+    let whole = run(&rules, &devices, &[("a", 3)], &ripe);
+    assert!(whole.claims.is_empty());
+    assert_eq!(rejection(&whole, "a", "sdd"), Rejection::ArrayIsWhole);
+    let with_younger = run(&[array("a", 0, None), rule("b")], &devices, &[("a", 3)], &ripe);
+    assert_eq!(took(&with_younger, "b"), ["sdd", "sde"], "a younger set gets what has no place there");
+    let claimed = BTreeMap::from([(set("a"), 2)]);
+    let open_places = BTreeMap::from([(set("a"), 1)]);
+    let lacking = Case { claimed, open_places, ..Case::new(&rules, &devices) }.elect();
+    assert_eq!(took(&lacking, "a"), ["sdd"]);
+}
+
+#[test]
+fn a_device_that_holds_no_table_is_no_member_of_an_array() {
+    let part = device(partition("sda", 1, Some("6c6f6361-0000-4000-8000-000000000001")), Verdict::Unclaimed);
+    let rules = [Rule { filter: Filter::any_of(vec![DeviceType::Part]), ..array("a", 0, None) }];
+    let election = run(&rules, &[part], &[], &ripe);
+    assert!(election.claims.is_empty());
+    assert_eq!(election.outcomes[0].rejected.len(), 1);
 }

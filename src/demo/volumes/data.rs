@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{DemoVolume, MIB, StepDone, bytes, text};
-use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
 use crate::demo::{
     driver::{Clients, call},
     error::DemoError,
@@ -13,6 +12,7 @@ use crate::demo::{
 };
 use crate::device::Size;
 use crate::host::{Extent, chain};
+use crate::rpc::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
 
 /// What is written on each volume.
 pub const WRITTEN: u64 = 8 * MIB;
@@ -72,8 +72,8 @@ impl DemoVolume {
             return Ok(StepDone { detail: format!("{total} bytes"), gist: "size is right".into(), took });
         };
         if total > self.size || used < WRITTEN || inodes.used < 1 {
-            let words = format!("its stats say {total} bytes, {used} used, {} inodes used", inodes.used);
-            return Err(self.wrong(words));
+            let message = format!("its stats say {total} bytes, {used} used, {} inodes used", inodes.used);
+            return Err(self.wrong(message));
         }
         let detail = format!("{} of {} used, {} of {} inodes", Size(used), Size(total), inodes.used, inodes.total);
         Ok(StepDone { detail, gist: "bytes and inodes are plausible".into(), took })

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::data::WRITTEN;
 use super::{DemoVolume, Growth, StepDone, bytes, capability, range, text};
-use crate::csi::proto::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
 use crate::demo::{
     driver::{Clients, call},
     error::DemoError,
@@ -15,6 +14,7 @@ use crate::demo::{
 };
 use crate::device::Size;
 use crate::host::{Extent, FsKind, Mounts, RealMounts, ioctl};
+use crate::rpc::proto::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
 
 impl DemoVolume {
     /// Grows it while it is published.
@@ -48,21 +48,21 @@ impl DemoVolume {
         let (gist, detail) = match answer {
             Err(refused) if self.waits_for_stage(&refused) => {
                 self.growth = Growth::AtNextStage { had: before };
-                let words = "ext4 grows at the next stage (no CAP_SYS_RESOURCE here)";
-                (format!("partition grown; {words}"), format!("partition {} to {}; {words}", Size(old), Size(new)))
+                let message = "ext4 grows at the next stage (no CAP_SYS_RESOURCE here)";
+                (format!("partition grown; {message}"), format!("partition {} to {}; {message}", Size(old), Size(new)))
             }
             Err(error) => return Err(error),
             Ok(_) if new == old => {
-                let words = "the size is fixed and asked for less: success without work";
-                (words.to_owned(), format!("{} asked, {} there: nothing to do", Size(self.kind.grow_to), Size(new)))
+                let message = "the size is fixed and asked for less: success without work";
+                (message.to_owned(), format!("{} asked, {} there: nothing to do", Size(self.kind.grow_to), Size(new)))
             }
             Ok(_) => {
                 let after = self.measure(&target)?;
                 if after <= before {
                     return Err(self.wrong(format!("{before} bytes before it was expanded, {after} after")));
                 }
-                let words = format!("{} to {}, seen as {} at its target", Size(old), Size(new), Size(after));
-                ("grown while in use".to_owned(), words)
+                let message = format!("{} to {}, seen as {} at its target", Size(old), Size(new), Size(after));
+                ("grown while in use".to_owned(), message)
             }
         };
         Ok(StepDone { detail, gist, took })

@@ -9,10 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::error::DemoError;
-use crate::csi::proto::{
-    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
-    volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
-};
 use crate::demo::{
     disks::LoopDisk,
     driver::{Clients, call},
@@ -21,6 +17,10 @@ use crate::demo::{
 };
 use crate::device::{Size, signed};
 use crate::host::{Extent, FsKind};
+use crate::rpc::proto::{
+    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
+    volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,7 +36,7 @@ pub struct VolumeKind {
     pub size: u64,
     /// The size to grow to. It fits into what the volume already has if its layout has fixed sizes.
     pub grow_to: u64,
-    /// What CreateVolume makes on the disk, in words.
+    /// What CreateVolume makes on the disk, as text.
     pub how: &'static str,
 }
 
@@ -101,8 +101,8 @@ impl DemoVolume {
             return Err(DemoError::wrong(kind.label, format!("{} has no partition of its id", disk.path().display())));
         };
         if extent.len() != size || size < kind.size {
-            let words = format!("asked for {}, answered {size}, and its partition has {}", kind.size, extent.len());
-            return Err(DemoError::wrong(kind.label, words));
+            let message = format!("asked for {}, answered {size}, and its partition has {}", kind.size, extent.len());
+            return Err(DemoError::wrong(kind.label, message));
         }
         let place = Size(extent.start);
         let detail =

@@ -4,9 +4,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{DemoVolume, Growth, StepDone, capability, text};
-use crate::csi::proto::{
-    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
-};
 use crate::demo::{
     driver::{Clients, call},
     error::DemoError,
@@ -14,6 +11,9 @@ use crate::demo::{
 };
 use crate::device::Size;
 use crate::host::{Mounts, RealMounts};
+use crate::rpc::proto::{
+    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+};
 
 impl DemoVolume {
     pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, DemoError> {

@@ -1,9 +1,9 @@
-//! Why there is no look, and why a device is not what it was at the one before.
+//! Why there is no scan, and why a device is not what it was at the one before.
 
 use crate::device::free::NotFree;
 use crate::host::{HostError, KernelName};
 
-/// Why there is no look, or no leave to claim.
+/// Why there is no scan, or no leave to claim.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("could not look for block devices")]
@@ -19,12 +19,12 @@ pub enum DiscoveryError {
     /// It could not be read, or another program has it open: that may pass.
     #[error("the content or the use of {name} has changed: {why}")]
     NotSeen { name: KernelName, why: NotFree },
-    #[error("{name} is not free any more: {}", since_the_look(.why))]
+    #[error("{name} is not free any more: {}", since_the_scan(.why))]
     NotFree { name: KernelName, why: NotFree },
 }
 
 impl DiscoveryError {
-    /// Whether a later look may succeed without an event of the device.
+    /// Whether a later scan may succeed without an event of the device.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Scan(_) | Self::VolumesNotRead(_) => true,
@@ -34,8 +34,8 @@ impl DiscoveryError {
     }
 }
 
-/// The reason in words that follow a look at which the device was free.
-fn since_the_look(why: &NotFree) -> String {
+/// The reason, as a sentence about a device that was free at the last scan.
+fn since_the_scan(why: &NotFree) -> String {
     match why {
         NotFree::Foreign { node, cluster: _ } => format!("it carries the label of node {node}"),
         NotFree::Ours => "it is in the pool already".to_owned(),

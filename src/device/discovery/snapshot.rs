@@ -1,4 +1,4 @@
-//! What one look saw.
+//! The devices that one scan saw.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::device::judged::Device;
 use crate::device::label::Hardware;
 use crate::host::{DeviceKind, RawDisk};
 
-/// All devices of a machine at one look, in the order in which the host names them.
+/// All devices of a machine at one scan, in the order in which the host names them.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Monotonic time when the look began.
+    /// Monotonic time when the scan began.
     pub at: Duration,
     pub devices: Vec<Device>,
 }
@@ -23,7 +23,7 @@ pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> 
 }
 
 impl Snapshot {
-    /// Who a device is as a bare one, by its hardware, whatever it carries.
+    /// The id of a device as a bare one: by its hardware, whatever it carries.
     pub fn bare_id(&self, device: &Device) -> DiskId {
         id::hardware_id(&device.raw, disk_of(&self.devices, &device.raw)).into()
     }

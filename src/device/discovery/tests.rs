@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use super::super::sample::{disk, dm, label, partition};
 use super::*;
 use crate::host::{
-    Disk, DiskReport, Extent, Filesystems, Geometry, Health, HostError, IoError, IoErrors, Mapping, Mounts,
-    PartitionMap, Signature,
+    Arrays, DeviceKind, Disk, DiskReport, Extent, Filesystems, Geometry, Health, HostError, IoError, IoErrors, Mapping,
+    Mounts, PartitionMap, Signature,
 };
 
 /// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy`, `asleep` or the name of a signature.
@@ -75,18 +75,18 @@ impl Host for Desk {
         }
         if word == "asleep" {
             drop(self.gate.lock().unwrap());
-            return Probe::Looked(ProbeResult::default());
+            return Probe::Read(ProbeResult::default());
         }
         if word == "busy" {
-            return Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() });
+            return Probe::Read(ProbeResult { busy: true, ..ProbeResult::default() });
         }
         let signature = |kind| Signature { kind, usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
         let signatures = [word].into_iter().filter(|word| !word.is_empty()).map(signature).collect();
-        Probe::Looked(ProbeResult { signatures, ..ProbeResult::default() })
+        Probe::Read(ProbeResult { signatures, ..ProbeResult::default() })
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
-        assert_eq!(access, Access::Look, "a look never opens for writing");
+        assert_eq!(access, Access::ReadOnly, "a scan never opens for writing");
         self.opened.lock().unwrap().push(disk.name.to_string());
         match self.word(&disk.name).as_str() {
             "dead" => Err(HostError::Busy { object: disk.name.to_string() }),
@@ -95,15 +95,19 @@ impl Host for Desk {
     }
 
     fn state(&self) -> &dyn crate::host::StateStore {
-        unreachable!("a look remembers nothing on disk")
+        unreachable!("a scan remembers nothing on disk")
     }
 
     fn filesystems(&self) -> &dyn Filesystems {
-        unreachable!("a look makes no filesystem")
+        unreachable!("a scan makes no filesystem")
+    }
+
+    fn md(&self) -> &dyn Arrays {
+        unreachable!("a scan makes no array")
     }
 
     fn mounts(&self) -> &dyn Mounts {
-        unreachable!("a look mounts nothing")
+        unreachable!("a scan mounts nothing")
     }
 
     fn own_mounts(&self) -> PathBuf {
@@ -127,59 +131,59 @@ impl BlockDevice for Open {
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> Result<(), IoError> {
-        unreachable!("a look writes nothing")
+        unreachable!("a scan writes nothing")
     }
 
     fn zero(&self, _: Extent) -> Result<(), IoError> {
-        unreachable!("a look writes nothing")
+        unreachable!("a scan writes nothing")
     }
 
     fn discard(&self, _: Extent) -> Result<(), IoError> {
-        unreachable!("a look writes nothing")
+        unreachable!("a scan writes nothing")
     }
 
     fn sync(&self) -> Result<(), IoError> {
-        unreachable!("a look writes nothing")
+        unreachable!("a scan writes nothing")
     }
 }
 
 impl PartitionMap for Open {
     fn mapped(&self) -> Result<Vec<Mapping>, HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn map(&self, _: u32, _: Extent) -> Result<(), HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn unmap(&self, _: u32) -> Result<(), HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn resize(&self, _: u32, _: Extent) -> Result<(), HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn prove_unused(&self, _: u32) -> Result<(), HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn hold(&self, _: u32) -> Result<(), HostError> {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 
     fn node(&self, _: u32) -> PathBuf {
-        unreachable!("a look maps nothing")
+        unreachable!("a scan maps nothing")
     }
 }
 
 impl Disk for Open {
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
-        unreachable!("a look locks nothing")
+        unreachable!("a scan locks nothing")
     }
 
     fn prove_unopened(&self, _: crate::host::Openers) -> Result<(), HostError> {
-        unreachable!("a look keeps nobody out")
+        unreachable!("a scan keeps nobody out")
     }
 
     fn path(&self) -> PathBuf {
@@ -218,14 +222,14 @@ fn find<'s>(set: &'s Snapshot, name: &str) -> &'s Device {
 }
 
 #[test]
-fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
+fn a_scan_tells_each_disk_apart_and_gives_pool_disks_their_label() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs"), ("sdd", "torn"), ("sde", "dead")]);
-    let set = discovery().look(&desk.host()).unwrap();
+    let snapshot = discovery().scan(&desk.host()).unwrap();
     let expected = [("sda", "unclaimed"), ("sdb", "ours"), ("sdc", "theirs"), ("sdd", "unknown"), ("sde", "unknown")];
-    assert_eq!(verdicts(&set), expected);
-    let pool = find(&set, "sdb");
+    assert_eq!(verdicts(&snapshot), expected);
+    let pool = find(&snapshot, "sdb");
     assert_eq!(pool.id, DiskId::labelled(pool.label.as_ref().unwrap().disk));
-    assert_eq!(find(&set, "sda").id.as_str(), "serial--SN-sda");
+    assert_eq!(find(&snapshot, "sda").id.as_str(), "serial--SN-sda");
     assert_eq!(desk.touched(), ("sda sdb sdc sdd sde".into(), "sda sdc sde".into()), "ours is never probed: O_EXCL");
 }
 
@@ -241,23 +245,23 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     }
     let mut discovery = discovery();
     discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
-    let set = discovery.look(&desk.host()).unwrap();
+    let snapshot = discovery.scan(&desk.host()).unwrap();
     let expected = [("sda", "ours"), ("sdb", "ours"), ("sdb1", "theirs"), ("sdc", "theirs"), ("sdc1", "unclaimed")];
-    assert_eq!(verdicts(&set), expected);
-    assert!(set.devices.iter().all(|device| device.believed == Believed::Yes));
-    assert_eq!(find(&set, "sdb").label, None);
+    assert_eq!(verdicts(&snapshot), expected);
+    assert!(snapshot.devices.iter().all(|device| device.believed == Believed::Yes));
+    assert_eq!(find(&snapshot, "sdb").label, None);
     let (opened, probed) = desk.touched();
     assert!(!opened.contains("sdb") && !probed.contains("sdb"), "{opened}; {probed}");
     // It is claimed while the content is remembered, and released again.
     discovery.claimed_bare(BTreeSet::new());
-    assert_eq!(discovery.look(&desk.host()).unwrap().devices[1].verdict, Verdict::Ours);
+    assert_eq!(discovery.scan(&desk.host()).unwrap().devices[1].verdict, Verdict::Ours);
     assert!(desk.touched().0.contains("sdb"), "what is on it counts again, so it is read");
     discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
-    assert_eq!(find(&discovery.look(&desk.host()).unwrap(), "sdb").label, None);
+    assert_eq!(find(&discovery.scan(&desk.host()).unwrap(), "sdb").label, None);
     // A partition that is claimed bare itself is that, and not the tenant's of the same GUID.
     discovery.claimed_bare([DiskId::named("serial--SN-sdb"), DiskId::named(format!("part-{guid}"))].into());
-    let set = discovery.look(&desk.host()).unwrap();
-    assert_eq!((verdicts(&set)[2], verdicts(&set)[4]), (("sdb1", "theirs"), ("sdc1", "ours")));
+    let snapshot = discovery.scan(&desk.host()).unwrap();
+    assert_eq!((verdicts(&snapshot)[2], verdicts(&snapshot)[4]), (("sdb1", "theirs"), ("sdc1", "ours")));
 }
 
 #[test]
@@ -268,11 +272,11 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
     desk.put(RawDisk { partitions: vec!["sda2".into()], ..whole }, "ours");
     desk.put(RawDisk { holders: vec!["dm-0".into()], ..partition("sda", 2, Some(guid)) }, "ours");
     desk.put(built, "ours");
-    let set = discovery().look(&desk.host()).unwrap();
-    assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
-    let tenants = find(&set, "dm-0");
+    let snapshot = discovery().scan(&desk.host()).unwrap();
+    assert_eq!(verdicts(&snapshot), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
+    let tenants = find(&snapshot, "dm-0");
     assert_eq!((tenants.label.as_ref(), tenants.id.as_str()), (None, "dm-LVM-x"));
-    assert_eq!(find(&set, "sda").believed, Believed::Yes);
+    assert_eq!(find(&snapshot, "sda").believed, Believed::Yes);
 }
 
 #[test]
@@ -283,7 +287,7 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
     desk.put(RawDisk { size: 0, kind: DeviceKind::Loop(None), ..disk("loop0") }, "");
     desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
     desk.put(RawDisk { swap: true, ..disk("sda") }, "");
-    discovery().look(&desk.host()).unwrap();
+    discovery().scan(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), String::new()), "a disk in use may be ours, but needs no probe");
 }
 
@@ -291,111 +295,138 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
 fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     desk.touched();
     desk.wait(30);
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
     desk.wait(30);
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sda sdb sdc".into(), "sda sdc".into()), "nothing is believed for ever");
 }
 
 #[test]
-fn that_a_disk_was_busy_is_believed_at_that_look_only() {
+fn that_a_disk_was_busy_is_believed_at_that_scan_only() {
     let desk = Desk::with(&[("sda", "busy")]);
     let mut discovery = discovery();
-    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "theirs")]);
+    assert_eq!(verdicts(&discovery.scan(&desk.host()).unwrap()), [("sda", "theirs")]);
     let raw = desk.disks.lock().unwrap()["sda"].0.clone();
     desk.put(raw, "");
-    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "unclaimed")]);
+    assert_eq!(verdicts(&discovery.scan(&desk.host()).unwrap()), [("sda", "unclaimed")]);
 }
 
 #[test]
 fn an_event_or_another_device_under_the_name_is_looked_at_again() {
     let desk = Desk::with(&[("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     desk.touched();
     discovery.changed(&"sdc1".into());
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     assert_eq!(desk.touched(), ("sdc".into(), "sdc".into()));
     let replaced = RawDisk { diskseq: Some(2), serial: Some("other".into()), ..disk("sdb") };
     desk.put(replaced, "");
-    let set = discovery.look(&desk.host()).unwrap();
-    assert_eq!(verdicts(&set), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+    let snapshot = discovery.scan(&desk.host()).unwrap();
+    assert_eq!(verdicts(&snapshot), [("sdb", "unclaimed"), ("sdc", "theirs")]);
     desk.touched();
     discovery.all_changed();
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     assert_eq!(desk.touched().0, "sdb sdc");
+}
+
+#[test]
+fn a_withheld_device_is_unknown_without_its_label_and_is_read_again_when_it_counts() {
+    let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs")]);
+    let mut discovery = discovery();
+    let scanned = discovery.scan(&desk.host()).unwrap();
+    let ours = find(&scanned, "sdb").clone();
+    let mut scan = |claims: &[&str], known: Option<BTreeMap<DiskId, Option<HardwareId>>>| {
+        let claims = claims.iter().map(|name| (*name).into()).collect();
+        discovery.withhold(Withholding { claims, known });
+        let snapshot = discovery.scan(&desk.host()).unwrap();
+        let words: Vec<&str> = verdicts(&snapshot).into_iter().map(|(_, word)| word).collect();
+        (words.join(" "), find(&snapshot, "sdb").label.is_some())
+    };
+    let hardware = |id: &str| Some(BTreeMap::from([(ours.id.clone(), Some(HardwareId::named(id)))]));
+    assert_eq!(scan(&["sda", "sdc"], None), ("unknown ours unknown".into(), true), "whatever is on them");
+    assert_eq!(scan(&[], Some(BTreeMap::new())), ("unclaimed unknown theirs".into(), false), "nobody knows this label");
+    assert_eq!(scan(&[], hardware("serial--other")), ("unclaimed unknown theirs".into(), false), "on other hardware");
+    assert_eq!(scan(&[], hardware("serial--SN-sdb")), ("unclaimed ours theirs".into(), true));
+    let without = Some(BTreeMap::from([(ours.id.clone(), None)]));
+    assert_eq!(scan(&[], without), ("unclaimed ours theirs".into(), true), "its hardware was never known");
+    desk.touched();
+    scan(&[], Some(BTreeMap::new()));
+    desk.touched();
+    assert_eq!(scan(&[], None), ("unclaimed ours theirs".into(), true));
+    assert!(desk.touched().0.contains("sdb"), "it counts again, so it is read");
 }
 
 #[test]
 fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    discovery.look(&desk.host()).unwrap();
-    let raw = find(&discovery.look(&desk.host()).unwrap(), "sda").raw.clone();
+    discovery.scan(&desk.host()).unwrap();
+    let raw = find(&discovery.scan(&desk.host()).unwrap(), "sda").raw.clone();
     desk.put(raw, "ours");
     desk.touched();
-    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sda", "ours")]);
+    assert_eq!(verdicts(&discovery.scan(&desk.host()).unwrap()), [("sda", "ours")]);
     assert_eq!(desk.touched(), ("sda".into(), String::new()));
 }
 
 #[test]
-fn a_claim_is_confirmed_by_a_fresh_look_at_that_device_alone() {
+fn a_claim_is_confirmed_by_a_fresh_scan_of_that_device_alone() {
     let desk = Desk::with(&[("sda", ""), ("sdb", ""), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host()).unwrap();
+    let snapshot = discovery.scan(&desk.host()).unwrap();
     desk.touched();
-    let sda = find(&set, "sda");
-    assert_eq!(discovery.confirm(&desk.host(), sda).unwrap().verdict, Verdict::Unclaimed);
+    let sda = find(&snapshot, "sda");
+    assert_eq!(discovery.reread(&desk.host(), sda).unwrap().verdict, Verdict::Unclaimed);
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
 
     desk.put(sda.raw.clone(), "ext4");
-    let error = discovery.confirm(&desk.host(), sda).unwrap_err();
+    let error = discovery.reread(&desk.host(), sda).unwrap_err();
     assert_eq!(
         error.to_string(),
         "sda is not free any more: holds ext4; `wipefs --all` blanks it if nothing on it is needed"
     );
     desk.put(sda.raw.clone(), "ours");
-    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.reread(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
     desk.put(RawDisk { diskseq: Some(9), ..sda.raw.clone() }, "");
-    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.reread(&desk.host(), sda), Err(DiscoveryError::Changed { .. })));
     desk.disks.lock().unwrap().remove("sda");
-    assert!(matches!(discovery.confirm(&desk.host(), sda), Err(DiscoveryError::Gone { .. })));
-    assert_eq!(verdicts(&discovery.look(&desk.host()).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+    assert!(matches!(discovery.reread(&desk.host(), sda), Err(DiscoveryError::Gone { .. })));
+    assert_eq!(verdicts(&discovery.scan(&desk.host()).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
 }
 
 #[test]
 fn a_probe_that_hangs_makes_its_device_unknown_and_is_not_repeated_until_it_ends() {
     let desk = Desk::with(&[("sda", "asleep"), ("sdb", "")]);
-    let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
+    let mut discovery = discovery().waiting_at_most(Duration::from_secs(3));
     let gate = desk.gate.lock().unwrap();
     for probed in ["sda sdb", "sdb"] {
-        let set = discovery.look(&desk.host()).unwrap();
-        assert_eq!(verdicts(&set), [("sda", "unknown"), ("sdb", "unclaimed")]);
-        let Verdict::Unknown(why) = &find(&set, "sda").verdict else { unreachable!("as was just seen") };
-        assert!(why.contains("took more than 500ms"), "{why}");
+        let snapshot = discovery.scan(&desk.host()).unwrap();
+        assert_eq!(verdicts(&snapshot), [("sda", "unknown"), ("sdb", "unclaimed")]);
+        let Verdict::Unknown(why) = &find(&snapshot, "sda").verdict else { unreachable!("as was just seen") };
+        assert!(why.contains("took more than 3s"), "{why}");
         assert_eq!(desk.touched().1, probed);
         assert!(discovery.is_waiting());
     }
     drop(gate);
     while discovery.is_waiting() {
-        discovery.look(&desk.host()).unwrap();
+        discovery.scan(&desk.host()).unwrap();
     }
-    let set = discovery.look(&desk.host()).unwrap();
-    assert_eq!(verdicts(&set), [("sda", "unclaimed"), ("sdb", "unclaimed")]);
+    let snapshot = discovery.scan(&desk.host()).unwrap();
+    assert_eq!(verdicts(&snapshot), [("sda", "unclaimed"), ("sdb", "unclaimed")]);
 }
 
 #[test]
 fn a_device_that_is_gone_is_not_waited_for() {
     let desk = Desk::with(&[("sda", "asleep")]);
-    let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
+    let mut discovery = discovery().waiting_at_most(Duration::from_secs(3));
     let _gate = desk.gate.lock().unwrap();
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     desk.disks.lock().unwrap().clear();
-    discovery.look(&desk.host()).unwrap();
+    discovery.scan(&desk.host()).unwrap();
     assert!(!discovery.is_waiting());
 }
 
@@ -403,10 +434,10 @@ fn a_device_that_is_gone_is_not_waited_for() {
 fn a_second_path_that_appears_before_the_claim_stops_it() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host()).unwrap();
-    let sda = find(&set, "sda");
+    let snapshot = discovery.scan(&desk.host()).unwrap();
+    let sda = find(&snapshot, "sda");
     desk.put(RawDisk { name: "sdb".into(), path: "/dev/sdb".into(), ..sda.raw.clone() }, "");
-    let error = discovery.confirm(&desk.host(), sda).unwrap_err();
+    let error = discovery.reread(&desk.host(), sda).unwrap_err();
     assert!(error.to_string().contains("same identity"), "{error}");
 }
 
@@ -418,9 +449,9 @@ fn a_partition_is_confirmed_with_its_disk() {
     desk.put(whole.clone(), "");
     desk.put(partition("sda", 1, Some(guid)), "");
     let mut discovery = discovery();
-    let set = discovery.look(&desk.host()).unwrap();
-    let part = find(&set, "sda1");
+    let snapshot = discovery.scan(&desk.host()).unwrap();
+    let part = find(&snapshot, "sda1");
     assert_eq!(part.verdict, Verdict::Unclaimed);
     desk.put(whole, "ours");
-    assert!(discovery.confirm(&desk.host(), part).is_err(), "its disk has become ours: a volume, not a free device");
+    assert!(discovery.reread(&desk.host(), part).is_err(), "its disk has become ours: a volume, not a free device");
 }

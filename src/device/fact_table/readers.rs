@@ -45,8 +45,8 @@ pub(super) fn by_path(raw: &RawDisk) -> Option<String> {
 
 pub(super) fn fstype(observed: &Observed<'_>) -> Option<String> {
     let signed = match &observed.device.probe {
-        Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
-        Probe::NotLooked | Probe::Failed(_) => None,
+        Probe::Read(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
+        Probe::NotRead | Probe::Failed(_) => None,
     };
     signed.or_else(|| observed.raw().fs_type.clone())
 }

@@ -1,24 +1,20 @@
-//! What one device's own facts say of it, whatever the others are.
+//! The verdict by one device's own facts, whatever the others are.
 
 use super::evidence::Evidence;
 use crate::device::judged::Verdict;
 use crate::device::reason::{FLOOR, Reason};
-use crate::host::{DeviceKind, LoopBacking, MountHow, Partition, Probe, ProbeResult, RawDisk};
+use crate::host::{DeviceKind, MountHow, Partition, Probe, ProbeResult, RawDisk};
 
 /// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
 const RUNNING: [&str; 2] = ["running", "live"];
-/// What `Unknown` says of a device that nobody has looked at.
-pub const NOT_LOOKED: &str = "not read yet";
+/// What `Unknown` says of a device that nobody has read.
+pub const NOT_READ: &str = "not read yet";
+
+/// What `Unknown` says of an array that our disks are members of.
+pub(super) const NO_ARRAY_UUID: &str = "its array UUID is not known yet: neither the kernel nor udev has it";
 
 pub(super) fn unusable_label(why: &str) -> String {
     format!("carries a localpool label that cannot be used: {why}")
-}
-
-pub(super) fn backing(raw: &RawDisk) -> Option<&LoopBacking> {
-    match &raw.kind {
-        DeviceKind::Loop(backing) => backing.as_ref(),
-        _ => None,
-    }
 }
 
 pub(super) fn mount_of(raw: &RawDisk, how: MountHow) -> Option<Reason> {
@@ -37,7 +33,7 @@ pub(super) fn not_running(raw: &RawDisk) -> Option<Reason> {
     Some(Reason::NotRunning { device: raw.name.clone(), state: state.to_owned() })
 }
 
-/// What is asked of a partition's disk as well.
+/// The questions that are asked of a partition's disk as well.
 pub(super) fn of_bad_sort(raw: &RawDisk) -> Option<Reason> {
     let device = || raw.name.clone();
     match &raw.kind {
@@ -88,8 +84,8 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
         (Some(Evidence::Failed(why)), _) | (_, Probe::Failed(why)) => {
             return Verdict::Unknown(format!("could not be read: {why}"));
         }
-        (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
-        (Some(record), Probe::Looked(contents)) => (record, contents),
+        (None, _) | (_, Probe::NotRead) => return Verdict::Unknown(NOT_READ.to_owned()),
+        (Some(record), Probe::Read(contents)) => (record, contents),
     };
     let ProbeResult { table, signatures, busy } = contents;
     if *busy {
@@ -100,11 +96,12 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
         return Verdict::Theirs(Reason::HasSignature { kind: found.kind.clone(), label: found.label.clone() });
     }
     // Either pair of eyes is enough: ours and libblkid's do not see the same damage.
-    let foreign = match record {
-        Evidence::Foreign(words) => Some(words),
-        _ => None,
+    let other_table = match record {
+        Evidence::OtherTable(message) => Some(message),
+        Evidence::None | Evidence::Valid(_) | Evidence::Unreadable(_) => None,
+        Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
     };
-    match table.as_ref().or(foreign) {
+    match table.as_ref().or(other_table) {
         Some(kind) => Verdict::Theirs(Reason::HasTable { kind: kind.clone() }),
         None => Verdict::Unclaimed,
     }

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition, with_kind};
-use super::facts::NOT_LOOKED;
+use super::facts::NOT_READ;
 use super::*;
 use crate::device::reason::FLOOR;
-use crate::host::{MountUse, ProbeResult, ProvisionerOffer, Signature};
+use crate::host::{ForeignLink, MountUse, ProbeResult, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
@@ -116,7 +116,7 @@ fn content_of_any_sort_makes_it_theirs() {
         (ProbeResult { busy: true, table: Some("dos".into()), signatures: vec![signature] }, "opened exclusively"),
     ];
     for (contents, piece) in cases {
-        let verdict = judge_with(&[disk("sda")], "sda", &Probe::Looked(contents), &[]);
+        let verdict = judge_with(&[disk("sda")], "sda", &Probe::Read(contents), &[]);
         let Verdict::Theirs(reason) = &verdict else { panic!("{verdict:?}") };
         assert!(reason.to_string().contains(piece), "{reason}");
     }
@@ -125,7 +125,7 @@ fn content_of_any_sort_makes_it_theirs() {
 #[test]
 fn a_table_that_only_our_own_eyes_see_is_enough_and_says_nothing_of_a_partition() {
     let all = [disk("sda"), disk("sdb"), partition("sdb", 1, Some(GUID))];
-    let damaged = |name| [(name, Evidence::Foreign("a gpt whose entries are damaged".into()))];
+    let damaged = |name| [(name, Evidence::OtherTable("a gpt whose entries are damaged".into()))];
     let Verdict::Theirs(reason) = judge_with(&all, "sda", &blank(), &damaged("sda")) else { panic!("not theirs") };
     assert!(reason.to_string().starts_with("has a partition table (a gpt whose entries are damaged)"), "{reason}");
     assert_eq!(judge_with(&all, "sdb1", &blank(), &damaged("sdb")), Verdict::Unclaimed);
@@ -135,7 +135,7 @@ fn a_table_that_only_our_own_eyes_see_is_enough_and_says_nothing_of_a_partition(
 fn what_was_not_or_cannot_be_read_is_unknown() {
     let all = [disk("sda")];
     let unknown = |why: &str| Verdict::Unknown(why.to_owned());
-    assert_eq!(judge_with(&all, "sda", &Probe::NotLooked, &[]), unknown(NOT_LOOKED));
+    assert_eq!(judge_with(&all, "sda", &Probe::NotRead, &[]), unknown(NOT_READ));
     assert_eq!(judge_with(&all, "sda", &Probe::Failed("EIO".into()), &[]), unknown("could not be read: EIO"));
     let failed = [("sda", Evidence::Failed("EIO".into()))];
     assert_eq!(judge_with(&all, "sda", &blank(), &failed), unknown("could not be read: EIO"));
@@ -154,16 +154,16 @@ fn nothing_is_unclaimed_before_its_record_and_that_of_its_disk_were_looked_for()
     let machine = Machine::new(&owner, &all);
     for name in ["sda1", "sdb"] {
         let verdict = machine.judge(machine.get(&name.into()).unwrap(), &blank(), &HashMap::new());
-        assert_eq!(verdict, Verdict::Unknown(NOT_LOOKED.into()), "{name}");
+        assert_eq!(verdict, Verdict::Unknown(NOT_READ.into()), "{name}");
     }
     let failed = HashMap::from([(&all[0].name, Evidence::Failed("EIO".into()))]);
     assert!(matches!(machine.judge(&all[1], &blank(), &failed), Verdict::Unknown(_)));
 }
 
 #[test]
-fn facts_decide_before_a_failed_look_does() {
+fn facts_decide_before_a_failed_read_does() {
     let all = [mounted(disk("sda"), "/")];
-    let verdict = judge_with(&all, "sda", &Probe::NotLooked, &[("sda", Evidence::Failed("EIO".into()))]);
+    let verdict = judge_with(&all, "sda", &Probe::NotRead, &[("sda", Evidence::Failed("EIO".into()))]);
     assert!(matches!(verdict, Verdict::Theirs(Reason::Mounted { .. })));
 }
 
@@ -175,7 +175,7 @@ fn a_label_of_this_cluster_and_node_makes_it_ours_though_its_volumes_are_mounted
         mounted(over(partition("sda", 2, Some(GUID)), &[], &["dm-5"]), "/pods/a"),
     ];
     for name in ["sda", "sda1", "sda2"] {
-        assert_eq!(judge_with(&all, name, &Probe::NotLooked, &[("sda", ours())]), Verdict::Ours, "{name}");
+        assert_eq!(judge_with(&all, name, &Probe::NotRead, &[("sda", ours())]), Verdict::Ours, "{name}");
     }
     for (cluster, node) in [("c", "other"), ("other", "n")] {
         let foreign = Evidence::Valid(Arc::new(label(cluster, node)));
@@ -330,12 +330,12 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
         partition("sdb", 2, Some(GUID)),
         dm("dm-2", "LVM-y", &["sdb1"]),
     ];
-    let bare = [("sda", Evidence::Bare), ("sdb1", Evidence::Bare), ("sdb", Evidence::Foreign("gpt".into()))];
+    let bare = [("sda", Evidence::Bare), ("sdb1", Evidence::Bare), ("sdb", Evidence::OtherTable("gpt".into()))];
     let mut evidence = bare.to_vec();
     // What a tenant wrote there reads as one of our labels, and one of them has the id of another bare device.
     evidence.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Evidence::Bare), ("sda1", Evidence::Bare)]);
     for name in ["sda", "sdb1"] {
-        assert_eq!(judge_with(&all, name, &Probe::NotLooked, &evidence), Verdict::Ours, "{name}");
+        assert_eq!(judge_with(&all, name, &Probe::NotRead, &evidence), Verdict::Ours, "{name}");
     }
     for name in ["sda1", "sda2", "md127", "md127p1", "dm-0", "dm-1", "dm-2"] {
         let verdict = judge_with(&all, name, &blank(), &evidence);
@@ -354,10 +354,7 @@ fn a_loop_device_is_judged_like_a_disk_otherwise() {
     assert!(why(&[unbound], "loop1").starts_with("no medium"));
     let all = [RawDisk { read_only: true, ..loop_over("loop2", "/a.squashfs") }];
     assert_eq!(why(&all, "loop2"), "loop2 is read-only");
-    assert_eq!(
-        judge_with(&[loop_over("loop3", "/b")], "loop3", &Probe::NotLooked, &[("loop3", ours())]),
-        Verdict::Ours
-    );
+    assert_eq!(judge_with(&[loop_over("loop3", "/b")], "loop3", &Probe::NotRead, &[("loop3", ours())]), Verdict::Ours);
 }
 
 #[test]
@@ -403,7 +400,7 @@ proptest! {
         let mut raw = RawDisk { rotational, size, ..disk("sda") };
         let mut probe = blank();
         let mut record = Evidence::None;
-        let looked = |contents| Probe::Looked(contents);
+        let read = |contents| Probe::Read(contents);
         match which {
             0 => raw = mounted(raw, "/"),
             1 => raw.swap = true,
@@ -412,9 +409,9 @@ proptest! {
             4 => raw.read_only = true,
             5 => raw.removable = true,
             6 => raw.state = Some("blocked".into()),
-            7 => probe = looked(ProbeResult { busy: true, ..ProbeResult::default() }),
-            8 => probe = looked(ProbeResult { table: Some("PMBR".into()), ..ProbeResult::default() }),
-            9 => probe = Probe::NotLooked,
+            7 => probe = read(ProbeResult { busy: true, ..ProbeResult::default() }),
+            8 => probe = read(ProbeResult { table: Some("PMBR".into()), ..ProbeResult::default() }),
+            9 => probe = Probe::NotRead,
             10 => record = Evidence::Unreadable("torn".into()),
             _ => raw.unreadable = Some("x".into()),
         }
@@ -427,20 +424,20 @@ proptest! {
 #[test]
 fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_it() {
     let link = "/mnt/local-storage/fast/nvme-x";
-    let offered = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::By(link.into()), ..raw };
-    let words = |name: &str| format!("{name} is offered by a link: {link}");
-    assert_eq!(why(&[offered(disk("sda"))], "sda"), words("sda"));
+    let offered = |raw: RawDisk| RawDisk { offered: ForeignLink::By(link.into()), ..raw };
+    let message = |name: &str| format!("{name} is offered by a link: {link}");
+    assert_eq!(why(&[offered(disk("sda"))], "sda"), message("sda"));
     let part = [over(disk("sda"), &["sda1"], &[]), offered(partition("sda", 1, Some(GUID)))];
-    assert_eq!((why(&part, "sda"), why(&part, "sda1")), (words("sda1"), words("sda1")));
+    assert_eq!((why(&part, "sda"), why(&part, "sda1")), (message("sda1"), message("sda1")));
     let whole = [over(offered(disk("sda")), &["sda1"], &[]), partition("sda", 1, Some(GUID))];
-    assert_eq!(why(&whole, "sda1"), words("sda"));
+    assert_eq!(why(&whole, "sda1"), message("sda"));
     let ours = judge_with(&[offered(disk("sda"))], "sda", &blank(), &[("sda", ours())]);
     assert_eq!(ours, Verdict::Ours, "a link takes no disk away from us");
 }
 
 #[test]
 fn where_it_cannot_be_told_whether_a_link_offers_a_disk_it_is_unknown_unless_it_is_ours_or_in_use() {
-    let not_known = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::NotKnown("no leave to look".into()), ..raw };
+    let not_known = |raw: RawDisk| RawDisk { offered: ForeignLink::NotKnown("no leave to look".into()), ..raw };
     assert_eq!(judge(&[not_known(disk("sda"))], "sda"), Verdict::Unknown("no leave to look".into()));
     assert_eq!(judge_with(&[not_known(disk("sda"))], "sda", &blank(), &[("sda", ours())]), Verdict::Ours);
     assert_eq!(why(&[mounted(not_known(disk("sda")), "/")], "sda"), "sda is mounted at /");

@@ -17,7 +17,7 @@
 
 use uuid::Uuid;
 
-use crate::device::label::{FORMAT, LABEL_EXTENT, Label};
+use crate::device::label::{ArrayPlace, FORMAT, LABEL_EXTENT, Label};
 use crate::host::{BlockDevice, Extent, IoError};
 
 const MAGIC: &[u8; 8] = b"lclpool\x1a";
@@ -50,7 +50,7 @@ pub struct Sequenced {
     pub sequence: u64,
 }
 
-/// What the two copies hold.
+/// The content of the two copies.
 #[derive(Debug)]
 pub struct LabelCopies {
     pub a: Result<Sequenced, LabelError>,
@@ -153,27 +153,27 @@ pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, NewestCopy)> 
         .filter(|(_, copy)| copy.label.disk == disk)
         .map(|(half, copy)| (&copy.label, NewestCopy { half, sequence: copy.sequence }))
         .rev()
-        .max_by_key(|(_, place)| place.sequence)
+        .max_by_key(|(_, copy)| copy.sequence)
 }
 
 /// Whether a disk whose label had the number `last_seen` can look like this. A lower number means an older state of the
 /// disk; one less is possible if the newest copy has rotted.
-pub fn is_as_new_as(copies: &LabelCopies, place: NewestCopy, last_seen: u64) -> bool {
-    place.sequence >= last_seen || place.sequence + 1 == last_seen && copies.get(place.half.other()).is_err()
+pub fn is_as_new_as(copies: &LabelCopies, copy: NewestCopy, last_seen: u64) -> bool {
+    copy.sequence >= last_seen || copy.sequence + 1 == last_seen && copies.get(copy.half.other()).is_err()
 }
 
 /// Writes a label over the copy that is not the last one, and syncs. `last` is `None` only for the first
 /// label of a claim, which goes over the copy that matters least. A crash leaves the last label or this one.
 pub fn write_label(dev: &dyn BlockDevice, label: &Label, last: Option<NewestCopy>) -> Result<NewestCopy, LabelError> {
-    let place = match last {
+    let copy = match last {
         Some(NewestCopy { half, sequence }) => {
             NewestCopy { half: half.other(), sequence: sequence.checked_add(1).ok_or(LabelError::Exhausted)? }
         }
         None => NewestCopy { half: least(&read_label(dev))?, sequence: 1 },
     };
-    let bytes = encode(label, place.sequence)?;
-    write(dev, place.half, &bytes)?;
-    Ok(place)
+    let bytes = encode(label, copy.sequence)?;
+    write(dev, copy.half, &bytes)?;
+    Ok(copy)
 }
 
 /// Zeros over both copies, the older first: the end of a release, when the tables are gone. What a crash leaves behind
@@ -300,9 +300,13 @@ impl FrameHeader {
 fn check(label: &Label) -> Result<(), LabelError> {
     let whole = label.clean.iter().all(|extent| extent.start < extent.end);
     let sorted = label.clean.windows(2).all(|pair| pair[0].end <= pair[1].start);
-    if whole && sorted {
-        Ok(())
-    } else {
-        Err(LabelError::Contradiction { why: "the clean extents are not sorted and disjoint" })
+    if !whole || !sorted {
+        return Err(LabelError::Contradiction { why: "the clean extents are not sorted and disjoint" });
+    }
+    match label.layout.member() {
+        Some(ArrayPlace { place, count, .. }) if place >= count => {
+            Err(LabelError::Contradiction { why: "the array has fewer members than its place says" })
+        }
+        Some(_) | None => Ok(()),
     }
 }

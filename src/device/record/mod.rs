@@ -3,8 +3,8 @@
 //! Takes in a disk's bytes, gives out a [`Record`]; the one place that decides whether a disk carries our claim. Writes
 //! only labels; `frame` has their bytes.
 
+mod display;
 mod frame;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -22,20 +22,20 @@ pub use frame::{
     Half, LabelCopies, LabelError, NewestCopy, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label,
 };
 
-/// What a disk says of localpool.
+/// The record of localpool on a disk.
 #[derive(Debug)]
 pub enum Record {
     /// No table, no MBR, no label that matters. What else is on the disk was not looked at.
     Nothing,
-    /// Somebody else's table, or one that is damaged; the words say which.
-    Foreign(String),
-    /// It could not be read: as untouchable as a foreign one.
+    /// Somebody else's table, or one that is damaged; the text says which.
+    OtherTable(String),
+    /// It could not be read: as untouchable as one with another table.
     Unreadable(String),
     /// A table copy has our label entry and a label copy verifies. `choice.stale` is for `repair`.
-    Ours(Box<Own>),
+    Ours(Box<OurRecord>),
     /// Ours, with a lone backup or without an MBR, as a stopped claim leaves it: `repair` completes it. There can be
     /// volumes all the same, if a person took the primary away.
-    UnfinishedClaim(Box<Own>),
+    UnfinishedClaim(Box<OurRecord>),
     /// The backup, which a claim writes first, was torn. `wipe_backup` with this empty table, then the
     /// disk is as it was before the claim.
     TornClaim { table: Table, label: Box<Label> },
@@ -50,10 +50,10 @@ pub enum Record {
 
 /// One of our disks.
 #[derive(Debug)]
-pub struct Own {
+pub struct OurRecord {
     pub choice: Choice,
     pub label: Label,
-    pub place: NewestCopy,
+    pub newest: NewestCopy,
     /// Both copies as they were read: if one does not verify, the disk's health reports it.
     pub copies: LabelCopies,
 }
@@ -64,7 +64,7 @@ impl Record {
         match self {
             Self::Ours(own) | Self::UnfinishedClaim(own) => Some(&own.label),
             Self::TornClaim { label, .. } | Self::UnfinishedRelease { label, .. } => Some(label),
-            Self::Nothing | Self::Foreign(_) | Self::Unreadable(_) | Self::Broken(_) | Self::Newer(_) => None,
+            Self::Nothing | Self::OtherTable(_) | Self::Unreadable(_) | Self::Broken(_) | Self::Newer(_) => None,
         }
     }
 }
@@ -76,9 +76,9 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
     match choose(&copies, &OURS) {
         Ok(choice) => with_table(choice, &copies, labels),
         Err(TableRefusal::Absent) => without_table(&labels),
-        Err(TableRefusal::OfOthers(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
-        Err(TableRefusal::Broken(words)) => Record::Broken(words),
-        Err(TableRefusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
+        Err(TableRefusal::OfOthers(message)) => torn_backup(&copies, &labels).unwrap_or(Record::OtherTable(message)),
+        Err(TableRefusal::Broken(message)) => Record::Broken(message),
+        Err(TableRefusal::Unreadable(message)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(message)),
     }
 }
 
@@ -86,8 +86,8 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
 pub fn judged_record(disk: &dyn BlockDevice) -> Evidence {
     match read_record(disk) {
         Record::Nothing => Evidence::None,
-        Record::Foreign(words) => Evidence::Foreign(words),
-        Record::Unreadable(words) => Evidence::Failed(words),
+        Record::OtherTable(message) => Evidence::OtherTable(message),
+        Record::Unreadable(message) => Evidence::Failed(message),
         Record::Ours(own) | Record::UnfinishedClaim(own) => Evidence::Valid(Arc::new(own.label)),
         Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => Evidence::Valid(Arc::from(label)),
         found @ (Record::Broken(_) | Record::Newer(_)) => Evidence::Unreadable(found.to_string()),
@@ -107,7 +107,7 @@ pub fn wipe_labels(dev: &dyn BlockDevice, disk: Uuid) -> Result<(), LabelError> 
         None => Ok(()),
         Some((label, _)) if !label.releasing => in_use("it does not say that the disk is being released"),
         Some(_) if labels.newer_format(None).is_some() => in_use("one copy was written by a later version"),
-        Some((_, place)) => frame::zero_labels(dev, place.half.other()),
+        Some((_, last)) => frame::zero_labels(dev, last.half.other()),
     }
 }
 
@@ -116,7 +116,7 @@ fn with_table(choice: Choice, copies: &TableCopies, labels: LabelCopies) -> Reco
     if let Some(format) = labels.newer_format(Some(disk)) {
         return Record::Newer(format);
     }
-    let Some((label, place)) = newest(&labels, disk).map(|(label, place)| (label.clone(), place)) else {
+    let Some((label, newest)) = newest(&labels, disk).map(|(label, newest)| (label.clone(), newest)) else {
         return match &copies.primary {
             // The backup alone does not say whose the disk is now.
             Err(e @ TableError::Unreadable { .. }) => Record::Unreadable(chain(e)),
@@ -128,22 +128,22 @@ fn with_table(choice: Choice, copies: &TableCopies, labels: LabelCopies) -> Reco
     }
     let lone = choice.good == Part::Backup && matches!(copies.primary, Err(TableError::NoSignature { .. }));
     let unfinished = lone || choice.stale.contains(&Part::Mbr);
-    let own = Box::new(Own { choice, label, place, copies: labels });
+    let own = Box::new(OurRecord { choice, label, newest, copies: labels });
     if unfinished { Record::UnfinishedClaim(own) } else { Record::Ours(own) }
 }
 
 /// Our entry is there, but no label of that disk.
 fn without_label(labels: &LabelCopies) -> Record {
-    let mut words = "localpool's partition table without a label that verifies".to_owned();
+    let mut message = "localpool's partition table without a label that verifies".to_owned();
     for half in [Half::A, Half::B] {
         match labels.get(half) {
             Err(e @ LabelError::Unreadable { .. }) => return Record::Unreadable(e.to_string()),
-            Err(e) => write!(words, "; {half:?}: {e}"),
-            Ok(copy) => write!(words, "; {half:?} is of disk {}", copy.label.disk),
+            Err(e) => write!(message, "; {half:?}: {e}"),
+            Ok(copy) => write!(message, "; {half:?} is of disk {}", copy.label.disk),
         }
         .expect("a string takes all words");
     }
-    Record::Broken(words)
+    Record::Broken(message)
 }
 
 /// No table at all. A label alone is a claim that had only begun, or the rest of a release. If it lists volumes, a
@@ -157,8 +157,8 @@ fn without_table(labels: &LabelCopies) -> Record {
             Err(e @ LabelError::Unreadable { .. }) => return Record::Unreadable(e.to_string()),
             Err(_) => continue,
             Ok(copy) => {
-                if let Some(words) = newest(labels, copy.label.disk).and_then(|(label, _)| bereft(label)) {
-                    return Record::Broken(words);
+                if let Some(message) = newest(labels, copy.label.disk).and_then(|(label, _)| bereft(label)) {
+                    return Record::Broken(message);
                 }
             }
         }
@@ -190,7 +190,7 @@ fn torn_backup(copies: &TableCopies, labels: &LabelCopies) -> Option<Record> {
     let (label, _) = newest(labels, disk)?;
     let table = Table::new(disk, copies.geometry).ok()?;
     Some(match bereft(label) {
-        Some(words) => Record::Broken(words),
+        Some(message) => Record::Broken(message),
         None if label.releasing => Record::UnfinishedRelease { table, label: Box::new(label.clone()) },
         None => Record::TornClaim { table, label: Box::new(label.clone()) },
     })

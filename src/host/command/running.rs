@@ -21,8 +21,7 @@ pub(super) const TAIL: usize = 64 << 10;
 /// How long a killed program may take to end. One that waits for a dead disk may never end; it is not waited for.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// How often to look at a program that has just written something, and at a silent one.
-const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Backoff = Backoff::new(Duration::from_micros(100), Duration::from_millis(20));
 /// Held from the fork to the exec of every program. In between, the child has a copy of each of our descriptors,
 /// close-on-exec or not.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -69,7 +68,7 @@ impl Running {
     /// Drains the pipes until the program itself has ended, or the time is over (`None`). Does not wait for pipes that
     /// a grandchild keeps open.
     pub(super) fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
-        let mut pause = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let mut pause = PAUSE;
         loop {
             // Asked before the last drain: all that the program wrote is in the pipes by then.
             let ended = self.child.try_wait()?;

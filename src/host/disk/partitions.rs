@@ -123,6 +123,19 @@ impl RealDisk {
         PathBuf::from(format!("/sys/dev/block/{}", self.devno))
     }
 
+    pub(super) fn end_claim(&self) {
+        if let Some(hold) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            close_for_good(hold);
+        }
+    }
+
+    /// Lets go of the partition that is held, if it is this one.
+    pub(super) fn let_go(&self, which: impl FnOnce(&mut HeldPartition) -> bool) {
+        if let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(which) {
+            close_for_good(held.hold);
+        }
+    }
+
     /// The number of any mapped partition.
     pub(super) fn any_mapped(&self) -> Option<u32> {
         let entries = fs::read_dir(self.sysfs()).ok()?;
@@ -153,7 +166,7 @@ impl RealDisk {
 
     /// BLKPG itself would also accept a descriptor that is open for reading.
     fn may_change(&self) -> Result<(), HostError> {
-        if matches!(self.access, Access::Look | Access::Alone) {
+        if matches!(self.access, Access::ReadOnly | Access::Alone) {
             let what = format!("{} is open to look, so its partitions stay as they are", self.path.display());
             return Err(HostError::Unsupported { what });
         }

@@ -48,8 +48,9 @@ struct State {
 /// An operation that is to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// `read`, `write`, `zero` or `sync`; `lock`: others keep the lock of the node; `tree write`, `tree make`, `tree move`
-    /// or `tree remove`: a change of its filesystem.
+    /// `read`, `write`, `zero` or `sync`; `lock`: others keep the lock of the node; `tree write`, `tree make`, `tree move`,
+    /// `tree remove`, `tree limit` or `tree project`: a change of its filesystem; `tree full`: there is no
+    /// space for a file; `record read`: the record of a folder.
     pub what: &'static str,
     /// Fails where it touches this range.
     pub range: Extent,
@@ -104,6 +105,11 @@ impl Platter {
     /// Returns when it answers.
     pub(super) fn until_it_answers(&self, what: &'static str) {
         self.gate.pass(what);
+    }
+
+    /// Answers one of those that wait for it.
+    pub fn let_one_through(&self) {
+        self.gate.let_one_through();
     }
 
     /// Returns when somebody waits for it.
@@ -175,6 +181,20 @@ impl Platter {
         self.state().is_opened = is_opened;
     }
 
+    /// Each way in which another program stands in the way of whoever wants the disk, with whether it does now.
+    pub const HOLDS: [fn(&Self, bool); 3] = [Self::set_alone, Self::set_opened, Self::set_locked];
+
+    fn set_alone(&self, is_held: bool) {
+        self.set_in_use(0, is_held);
+    }
+
+    fn set_locked(&self, is_held: bool) {
+        match is_held {
+            true => self.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX }),
+            false => self.clear_faults(),
+        }
+    }
+
     pub fn is_in_use(&self, number: u32) -> bool {
         self.state().in_use.contains(&number)
     }
@@ -185,6 +205,7 @@ impl Platter {
 
     /// What the power cut leaves: mounts and mappings are gone, unsynced effects meet their fate.
     pub fn power_cycle(&self, fate: Fate) {
+        self.trees().values_mut().for_each(Tree::forget_limits);
         let mut state = self.state();
         let pending = std::mem::take(&mut state.pending);
         let mut content = state.synced.clone();

@@ -23,8 +23,8 @@ impl FakeFilesystems {
         Self { inventory, failure: Mutex::default() }
     }
 
-    pub(super) fn fail_mkfs(&self, words: Option<&str>) {
-        *locked(&self.failure) = words.map(str::to_owned);
+    pub(super) fn fail_mkfs(&self, message: Option<&str>) {
+        *locked(&self.failure) = message.map(str::to_owned);
     }
 
     fn locate(&self, device: &Path) -> Result<(Arc<Platter>, u64), HostError> {
@@ -51,11 +51,11 @@ pub(super) fn read_marker(platter: &Platter, start: u64) -> Option<FsIdentity> {
 
 impl Filesystems for FakeFilesystems {
     fn make(&self, kind: FsKind, device: &Path, uuid: Uuid) -> Result<(), HostError> {
-        if let Some(words) = locked(&self.failure).clone() {
+        if let Some(message) = locked(&self.failure).clone() {
             return Err(HostError::Command {
                 program: "mkfs".to_owned(),
                 status: "exit status 1".to_owned(),
-                stderr: words,
+                stderr: message,
             });
         }
         let (platter, start) = self.locate(device)?;

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longer than anything takes, also on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A gate that all operations of one thing pass.
 #[derive(Default)]
@@ -18,6 +18,8 @@ struct State {
     /// `all`, or the operation that hangs.
     what: Option<&'static str>,
     waiting: u32,
+    /// How many of those that wait may go on.
+    let_through: u32,
 }
 
 impl Gate {
@@ -36,8 +38,19 @@ impl Gate {
         }
         state.waiting += 1;
         self.changed.notify_all();
-        let state = self.changed.wait_while(state, hangs);
-        state.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+        let waits = |state: &mut State| hangs(state) && state.let_through == 0;
+        let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state.let_through = state.let_through.saturating_sub(1);
+        self.changed.notify_all();
+    }
+
+    /// Lets one that waits through, and returns when it has gone.
+    pub fn let_one_through(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.let_through = 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.let_through > 0));
     }
 
     /// Returns when somebody waits at it. A test that waits for what never comes must end.
@@ -45,7 +58,7 @@ impl Gate {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = self
             .changed
-            .wait_timeout_while(state, PATIENCE, |state| state.waiting == 0)
+            .wait_timeout_while(state, TIMEOUT, |state| state.waiting == 0)
             .unwrap_or_else(PoisonError::into_inner);
         assert!(state.waiting > 0, "nobody waits at the gate");
     }

@@ -1,6 +1,7 @@
 //! A machine in memory, beside the real one: for crash tests, and for failures that a real machine
 //! cannot be asked for. Nothing here reaches a real disk; its device nodes do not exist.
 
+mod arrays;
 mod bytes;
 mod disk;
 mod effect;
@@ -17,21 +18,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use arrays::FakeArrays;
 pub use bytes::SparseBytes;
 pub use disk::{FakeDisk, Fault, Platter};
 pub use filesystems::FakeFilesystems;
 pub use gate::Gate;
-pub use mounts::FakeMounts;
+pub use mounts::{FakeMounts, FakeQuota};
 pub use power::{Fate, Power};
 pub use state::FakeState;
 
 use super::array_state::ArrayState;
 use super::block::{Disk, Geometry};
+use super::disk_figures::{BenchmarkBounds, DiskFigures, MachineModel};
 use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, Health, IoErrors, WriteCounts};
-use super::port::{Access, Filesystems, Host, Mounts};
+use super::machine_start::MachineStart;
+use super::port::{Access, Arrays, Filesystems, Host, Mount, Mounts};
 use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::slot_light::{Lit, SlotLight};
 use super::state::StateStore;
@@ -42,16 +46,29 @@ pub struct FakeHost {
     pub power: Arc<Power>,
     inventory: Arc<Mutex<Inventory>>,
     filesystems: FakeFilesystems,
+    pub md: FakeArrays,
     pub mounts: FakeMounts,
     pub state: FakeState,
     clock: Mutex<Duration>,
+    start: Mutex<Option<MachineStart>>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
     writes: Mutex<BTreeMap<KernelName, WriteCounts>>,
     arrays: Mutex<BTreeMap<KernelName, Vec<ArrayState>>>,
     lights: Mutex<BTreeMap<KernelName, Lit>>,
+    busy: Mutex<BTreeMap<KernelName, Duration>>,
+    speed: Mutex<Option<FakeSpeed>>,
+    model: Mutex<MachineModel>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
+}
+
+/// What a benchmark of any disk says.
+#[derive(Clone)]
+pub enum FakeSpeed {
+    Figures(DiskFigures),
+    /// It fails, for this reason.
+    Unsupported(&'static str),
 }
 
 /// What another program does to a disk.
@@ -70,16 +87,21 @@ impl Default for FakeHost {
         let power = Arc::<Power>::default();
         Self {
             state: FakeState::new(Arc::clone(&power)),
+            md: FakeArrays::new(Arc::clone(&inventory), Arc::clone(&power)),
             power,
             filesystems: FakeFilesystems::new(Arc::clone(&inventory)),
             mounts: FakeMounts::new(Arc::clone(&inventory)),
             inventory,
             clock: Mutex::default(),
+            start: Mutex::new(Some(MachineStart { boot_id: "boot-1".to_owned(), first_process: 1 })),
             reports: Mutex::default(),
             io_errors: Mutex::default(),
             writes: Mutex::default(),
             arrays: Mutex::default(),
             lights: Mutex::default(),
+            busy: Mutex::default(),
+            speed: Mutex::default(),
+            model: Mutex::default(),
             asked: AtomicUsize::default(),
             before_claim: Mutex::default(),
         }
@@ -91,6 +113,11 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inventory {
+    /// The number of the whole disk at a node.
+    pub(super) fn number(&self, node: &Path) -> Option<DevNo> {
+        self.disks.get(node.file_name()?.to_str()?).map(|(raw, _)| raw.devno)
+    }
+
     /// Finds disk and partition number behind a device node; number 0 is the whole disk.
     pub(super) fn resolve(&self, node: &Path) -> Option<(Arc<Platter>, u32)> {
         let name = node.file_name()?.to_str()?;
@@ -155,6 +182,21 @@ impl FakeHost {
         locked(&self.lights).insert(name.into(), Lit::Off);
     }
 
+    /// For how long a disk was busy until now. Never, until this is called.
+    pub fn set_busy_time(&self, name: &str, time: Duration) {
+        locked(&self.busy).insert(name.into(), time);
+    }
+
+    /// What a benchmark of any disk says from now on.
+    pub fn set_speed(&self, speed: FakeSpeed) {
+        *locked(&self.speed) = Some(speed);
+    }
+
+    /// What its firmware says from now on.
+    pub fn set_model(&self, model: MachineModel) {
+        *locked(&self.model) = model;
+    }
+
     /// What the kernel says of the md arrays below a device from now on.
     pub fn set_arrays(&self, name: &str, arrays: Vec<ArrayState>) {
         locked(&self.arrays).insert(name.into(), arrays);
@@ -165,7 +207,7 @@ impl FakeHost {
         self.mounts.set_filesystem_state(target, state);
     }
 
-    /// Another program acts just before the next claim, and after its last look.
+    /// Another program acts just before the next claim, and after its last scan.
     pub fn before_the_next_claim(&self, does: impl FnOnce(&Platter) + Send + 'static) {
         *locked(&self.before_claim) = Some(Box::new(does));
     }
@@ -189,10 +231,19 @@ impl FakeHost {
             platter.power_cycle(fate);
         }
         self.mounts.forget_all();
+        if let Some(start) = locked(&self.start).as_mut() {
+            start.boot_id.push('+');
+        }
+        self.md.forget_all();
         self.power.restore();
         for (_, platter) in locked(&self.inventory).disks.values() {
             platter.boot();
         }
+    }
+
+    /// What the kernel says of the start of the machine from now on.
+    pub fn set_machine_start(&self, boot_id: &str, first_process: u64) {
+        *locked(&self.start) = Some(MachineStart { boot_id: boot_id.to_owned(), first_process });
     }
 
     /// The process was killed and starts again: the kernel kept everything that was mapped, mounted or unsynced.
@@ -201,8 +252,8 @@ impl FakeHost {
     }
 
     /// What a fake mkfs has to do next: `None` succeeds, `Some(error words)` fails.
-    pub fn fail_mkfs(&self, words: Option<&str>) {
-        self.filesystems.fail_mkfs(words);
+    pub fn fail_mkfs(&self, message: Option<&str>) {
+        self.filesystems.fail_mkfs(message);
     }
 }
 
@@ -211,7 +262,9 @@ impl Host for FakeHost {
         if self.power.is_off() {
             return Err(HostError::Unsupported { what: "the power is off".to_owned() });
         }
-        Ok(locked(&self.inventory).disks.values().map(|(raw, _)| raw.clone()).collect())
+        let mut all: Vec<RawDisk> = locked(&self.inventory).disks.values().map(|(raw, _)| raw.clone()).collect();
+        all.extend(self.md.members());
+        Ok(all)
     }
 
     fn probe(&self, disk: &RawDisk) -> Probe {
@@ -247,7 +300,7 @@ impl Host for FakeHost {
                 offset: 0,
             });
         }
-        Probe::Looked(contents)
+        Probe::Read(contents)
     }
 
     fn report(&self, disk: &RawDisk) -> DiskReport {
@@ -269,6 +322,23 @@ impl Host for FakeHost {
 
     fn arrays(&self, disk: &RawDisk) -> Vec<ArrayState> {
         locked(&self.arrays).get(&disk.name).cloned().unwrap_or_default()
+    }
+
+    fn busy_time(&self, disk: &RawDisk) -> Option<Duration> {
+        Some(locked(&self.busy).get(&disk.name).copied().unwrap_or_default())
+    }
+
+    fn benchmark(&self, mount: &Mount, _bounds: BenchmarkBounds) -> Result<DiskFigures, HostError> {
+        let what = match locked(&self.speed).clone() {
+            Some(FakeSpeed::Figures(figures)) => return Ok(figures),
+            Some(FakeSpeed::Unsupported(what)) => what.to_owned(),
+            None => format!("nobody has said how fast the disk at {} is", mount.target.display()),
+        };
+        Err(HostError::Unsupported { what })
+    }
+
+    fn model(&self) -> MachineModel {
+        locked(&self.model).clone()
     }
 
     fn slot_light(&self, disk: &RawDisk) -> Option<SlotLight> {
@@ -308,6 +378,10 @@ impl Host for FakeHost {
         &self.filesystems
     }
 
+    fn md(&self) -> &dyn Arrays {
+        &self.md
+    }
+
     fn mounts(&self) -> &dyn Mounts {
         &self.mounts
     }
@@ -318,6 +392,10 @@ impl Host for FakeHost {
 
     fn own_mounts(&self) -> PathBuf {
         "/state/filesystems".into()
+    }
+
+    fn machine_start(&self) -> Option<MachineStart> {
+        locked(&self.start).clone()
     }
 
     fn monotonic(&self) -> Duration {

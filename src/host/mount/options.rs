@@ -1,6 +1,7 @@
 //! mount(8) words → what mount(2) takes. Pure.
 
 use nix::mount::MsFlags;
+use nix::sys::statvfs::FsFlags;
 
 use crate::host::error::HostError;
 
@@ -36,20 +37,20 @@ const OTHER_OPERATIONS: [&str; 14] = [
 
 impl Options {
     /// Later words win over earlier ones, as in fstab.
-    pub(super) fn parse(words: &[String]) -> Result<Self, HostError> {
+    pub(super) fn parse(options: &[String]) -> Result<Self, HostError> {
         let mut flags = MsFlags::empty();
         let mut data: Vec<&str> = Vec::new();
-        for word in words.iter().flat_map(|words| split(words)) {
-            let name = word.split('=').next().unwrap_or(word);
-            if word.contains('\0') {
-                return Err(refused(&word.replace('\0', "\\0"), "holds a zero byte"));
+        for option in options.iter().flat_map(|options| split(options)) {
+            let name = option.split('=').next().unwrap_or(option);
+            if option.contains('\0') {
+                return Err(refused(&option.replace('\0', "\\0"), "holds a zero byte"));
             } else if OTHER_OPERATIONS.contains(&name) {
-                return Err(refused(word, "is another operation than the mount of a volume"));
-            } else if word.is_empty() || FOR_USERSPACE.contains(&name) || is_comment(name) {
-            } else if let Some((flag, state)) = flag(word) {
+                return Err(refused(option, "is another operation than the mount of a volume"));
+            } else if option.is_empty() || FOR_USERSPACE.contains(&name) || is_comment(name) {
+            } else if let Some((flag, state)) = flag(option) {
                 flags.set(flag, state);
             } else {
-                data.push(word);
+                data.push(option);
             }
         }
         Ok(Self { flags, data: data.join(",") })
@@ -60,14 +61,14 @@ fn is_comment(name: &str) -> bool {
     name == "comment" || name.starts_with("x-") || name.starts_with("X-")
 }
 
-fn refused(word: &str, why: &str) -> HostError {
-    HostError::Unsupported { what: format!("the mount option {word:?} {why}") }
+fn refused(option: &str, why: &str) -> HostError {
+    HostError::Unsupported { what: format!("the mount option {option:?} {why}") }
 }
 
 /// Splits at commas, but not inside double quotes (an SELinux context has commas).
-fn split(words: &str) -> impl Iterator<Item = &str> {
+fn split(options: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
-    words
+    options
         .split(move |character| {
             quoted ^= character == '"';
             character == ',' && !quoted
@@ -76,8 +77,8 @@ fn split(words: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The flag that a word sets or clears.
-fn flag(word: &str) -> Option<(MsFlags, bool)> {
-    Some(match word {
+fn flag(option: &str) -> Option<(MsFlags, bool)> {
+    Some(match option {
         "ro" => (MsFlags::MS_RDONLY, true),
         "rw" => (MsFlags::MS_RDONLY, false),
         "nosuid" => (MsFlags::MS_NOSUID, true),
@@ -105,12 +106,27 @@ fn flag(word: &str) -> Option<(MsFlags, bool)> {
     })
 }
 
+/// What a remount has to name again of a mount that has these.
+pub(super) fn kept_flags(has: FsFlags) -> MsFlags {
+    [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ]
+    .into_iter()
+    .filter(|(theirs, _)| has.contains(*theirs))
+    .fold(MsFlags::empty(), |flags, (_, ours)| flags | ours)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Options, HostError> {
-        Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    fn parse(options: &[&str]) -> Result<Options, HostError> {
+        Options::parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -141,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_word_that_is_another_operation_is_refused_by_name() {
-        for word in ["bind", "remount", "loop=/dev/loop3", "rshared", "noatime,move"] {
-            let Err(error) = parse(&[word]) else { panic!("{word} was taken") };
+        for option in ["bind", "remount", "loop=/dev/loop3", "rshared", "noatime,move"] {
+            let Err(error) = parse(&[option]) else { panic!("{option} was taken") };
             assert!(error.to_string().contains("is another operation"), "{error}");
         }
         assert!(parse(&["disc\0ard"]).is_err());

@@ -30,8 +30,9 @@ pub fn filesystem_state(roots: &Roots, mount: &Mount) -> Result<FilesystemState,
     })
 }
 
-/// The same, of a mount that somebody else made, as its row in the table of the namespace that it is in says. Of ext4 the
-/// place of its last error does not count: nobody has checked it before it was mounted, so that may be of years ago.
+/// The same, of a mount that somebody else made, as its row in the table of the namespace that it is in says.
+/// Of ext4 the place of its last error does not count: nobody has checked it before it was mounted, so that
+/// may be of years ago.
 pub fn state_of_row(roots: &Roots, Row { mount, has_turned }: &Row) -> Result<FilesystemState, HostError> {
     Ok(FilesystemState {
         // Others may bind it as they like: only its own options say how it was meant.
@@ -56,8 +57,8 @@ fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
     Ok(has(mount, "ro") && mountinfo::has_turned_read_only(&roots.proc, mount)?)
 }
 
-/// ext4 whose journal has aborted refuses each write. On Linux 6.1 with later fixes neither its superblock nor its options
-/// say so: only the place of its last error does, which is where a write begins.
+/// ext4 whose journal has aborted refuses each write. On Linux 6.1 with later fixes neither its superblock nor its
+/// options say so: only the place of its last error does, which is where a write begins.
 fn has_aborted(sys: &Path, mount: &Mount) -> bool {
     let device = is_ext(mount).then(|| device_name(sys, Some(mount.device), mount)).flatten();
     let place = device.map(|device| fs::read_to_string(sys.join("fs/ext4").join(device).join("last_error_func")));
@@ -65,8 +66,9 @@ fn has_aborted(sys: &Path, mount: &Mount) -> bool {
 }
 
 /// - xfs answers EIO to a stat of its root, on every kernel.
-/// - ext4 does not. Its options say `shutdown` from Linux 6.15 on. It answers EIO to a question for an extended attribute
-///   since it can be shut down (4.11), before it looks for one. A root that cannot be read looks the same, and is as bad.
+/// - ext4 does not. Its options say `shutdown` from Linux 6.15 on. It answers EIO to a question for an extended
+///   attribute since it can be shut down (4.11), before it looks for one. A root that cannot be read looks the
+///   same, and is as bad.
 /// - btrfs turns read-only instead. Its shutdown, an experiment of Linux 6.19, is not noticed.
 fn is_shut_down(mount: &Mount) -> Result<bool, HostError> {
     let target = &mount.target;

@@ -91,12 +91,12 @@ pub(super) fn printable(bytes: &[u8]) -> Option<String> {
 /// What could not be read of the facts that decide whether a device may be touched.
 #[derive(Default)]
 pub(super) struct Notes {
-    words: Vec<String>,
+    messages: Vec<String>,
 }
 
 impl Notes {
     pub fn add(&mut self, what: impl fmt::Display, why: &Error) {
-        self.words.push(match why.kind() {
+        self.messages.push(match why.kind() {
             ErrorKind::NotFound => format!("{what} is missing"),
             _ => format!("{what} cannot be read: {why}"),
         });
@@ -113,7 +113,7 @@ impl Notes {
         };
         let number = text.parse().ok();
         if number.is_none() {
-            self.words.push(format!("{attribute} is `{text}`, not a number in range"));
+            self.messages.push(format!("{attribute} is `{text}`, not a number in range"));
         }
         number
     }
@@ -166,16 +166,16 @@ impl Notes {
         }
     }
 
-    pub fn say(&mut self, words: String) {
-        self.words.push(words);
+    pub fn say(&mut self, message: String) {
+        self.messages.push(message);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.messages.is_empty()
     }
 
-    pub fn into_words(self) -> Option<String> {
-        (!self.words.is_empty()).then(|| self.words.join("; "))
+    pub fn into_message(self) -> Option<String> {
+        (!self.messages.is_empty()).then(|| self.messages.join("; "))
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
         assert!(!notes.flag(&node, "ro"));
         assert!(notes.devices(&node, "holders").is_empty());
         assert_eq!(
-            notes.into_words().unwrap(),
+            notes.into_message().unwrap(),
             "size cannot be read: Is a directory (os error 21); ro is `perhaps`, not a number in range; holders is missing"
         );
     }

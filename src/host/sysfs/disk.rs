@@ -7,8 +7,7 @@ use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 use super::directory::{Directory, Notes, printable};
-use super::identity::{self, NumaNodes, SysfsIdentity};
-use super::kind;
+use super::identity::{self, NumaNodes, SysfsIdentity, kind};
 use crate::host::kernel_name::KernelName;
 use crate::host::raw::{DevNo, DeviceKind, Partition, RawDisk, gpt_uuid};
 
@@ -31,14 +30,14 @@ impl Reader<'_> {
             Err(why) if gone(&why) => return Vec::new(),
             Err(why) => {
                 notes.add("its directory in sysfs", &why);
-                return vec![RawDisk { unreadable: notes.into_words(), ..blank(entry, self.dev) }];
+                return vec![RawDisk { unreadable: notes.into_message(), ..blank(entry, self.dev) }];
             }
         };
         let Some((mut disk, entries)) = self.facts(entry, &node, &mut notes) else { return Vec::new() };
         if !notes.is_empty() && self.block.link(entry).is_err_and(|why| gone(&why)) {
             return Vec::new();
         }
-        let inherited = notes.into_words();
+        let inherited = notes.into_message();
         let mut partitions: Vec<RawDisk> = entries
             .iter()
             .filter_map(|name| Some((name, partition_number(&disk.name, &KernelName::of_sysfs(name))?)))
@@ -67,7 +66,7 @@ impl Reader<'_> {
             return None;
         }
         let place = self.block.link(entry).unwrap_or_default();
-        let kind = kind::kind(node, entry, self.dev, has, notes);
+        let kind = kind(node, entry, self.dev, has, notes);
         let SysfsIdentity { vendor, model, serial, wwid, transport, state } =
             identity::identity(node, entry, &place, has, notes);
         let state = match &kind {
@@ -89,9 +88,9 @@ impl Reader<'_> {
             serial,
             wwid,
             transport,
-            place: place.strip_prefix("..").unwrap_or(&place).to_owned(),
+            sysfs_path: place.strip_prefix("..").unwrap_or(&place).to_owned(),
             state,
-            // The device that bcache makes has such a link too, to what it is made of; that does not hold it.
+            // The device that bcache makes has such a link too, to its backing device, which does not hold it.
             holders: holders(node, || has("bcache") && !entry.starts_with("bcache"), notes),
             slaves: notes.devices(node, "slaves"),
             offloads_zeroes: node.positive("queue/write_zeroes_max_bytes"),
@@ -121,7 +120,7 @@ impl Reader<'_> {
             Err(why) => {
                 notes.add("its directory in sysfs", &why);
                 let kind = DeviceKind::Partition(nothing);
-                return Some(RawDisk { kind, unreadable: notes.into_words(), ..blank(entry, self.dev) });
+                return Some(RawDisk { kind, unreadable: notes.into_message(), ..blank(entry, self.dev) });
             }
         };
         let uevent = Uevent::read(&node);
@@ -149,10 +148,10 @@ impl Reader<'_> {
         if !notes.is_empty() && parent.child(entry).is_err_and(|why| gone(&why)) {
             return None;
         }
-        if let Some(words) = above {
-            notes.say(format!("its disk {}: {words}", disk.name));
+        if let Some(message) = above {
+            notes.say(format!("its disk {}: {message}", disk.name));
         }
-        Some(RawDisk { unreadable: notes.into_words(), ..partition })
+        Some(RawDisk { unreadable: notes.into_message(), ..partition })
     }
 }
 
@@ -257,7 +256,7 @@ fn zoned(node: &Directory, notes: &mut Notes) -> Option<String> {
     }
 }
 
-/// The device went away between two looks.
+/// The device went away between two scans.
 fn gone(why: &Error) -> bool {
     matches!(why.raw_os_error(), Some(code) if [nix::libc::ENOENT, nix::libc::ENODEV, nix::libc::ENXIO].contains(&code))
 }

@@ -1,8 +1,8 @@
-//! The light of a disk's slot, as sysfs has it: `locate` of a SES enclosure's slot, the LED `…:enclosure:locate` of PCIe
-//! (NPEM, Linux 6.12), or the attention indicator of a PCIe hotplug slot.
+//! The light of a disk's slot, as sysfs has it: `locate` of a SES enclosure's slot, the LED `…:enclosure:locate` of
+//! PCIe (NPEM, Linux 6.12), or the attention indicator of a PCIe hotplug slot.
 //!
-//! Takes in a scanned disk, gives out a [`SlotLight`], and writes to that one file. Only an NVMe disk is looked for by its
-//! PCI function: above a SATA or SCSI disk is its controller, which may have many disks.
+//! Takes in a scanned disk, gives out a [`SlotLight`], and writes to that one file. Only an NVMe disk is looked for by
+//! its PCI function: above a SATA or SCSI disk is its controller, which may have many disks.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -30,8 +30,8 @@ pub enum Mbr {
     Protective,
     /// A protective record and others beside it.
     Hybrid,
-    /// A DOS partition table, or a boot sector.
-    Dos,
+    /// A DOS partition table, or a boot sector, and how many of its records are in use.
+    Dos { records: usize },
 }
 
 /// What was read of a table. Nothing is chosen yet.
@@ -64,7 +64,7 @@ pub struct Choice {
 pub enum TableRefusal {
     #[error("no partition table")]
     Absent,
-    /// Somebody else's; the words say what was found.
+    /// Somebody else's; the text says what was found.
     #[error("{0}")]
     OfOthers(String),
     /// A localpool table, but contradicted by what lies beside it in a way that no stopped write explains.
@@ -137,7 +137,7 @@ fn read_mbr(dev: &Ends<'_>) -> Result<Mbr, IoError> {
     Ok(match (used.iter().any(protective), used.len()) {
         (true, 1) => Mbr::Protective,
         (true, _) => Mbr::Hybrid,
-        (false, _) => Mbr::Dos,
+        (false, records) => Mbr::Dos { records },
     })
 }
 
@@ -240,7 +240,9 @@ fn stale_mbr(copies: &TableCopies) -> Result<Option<Part>, TableRefusal> {
     match &copies.mbr {
         Ok(Mbr::Protective) => Ok(None),
         Ok(Mbr::None) | Err(_) => Ok(Some(Part::Mbr)),
-        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(TableRefusal::Broken(format!("localpool's table under {mbr}"))),
+        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos { .. })) => {
+            Err(TableRefusal::Broken(format!("localpool's table under {mbr}")))
+        }
     }
 }
 
@@ -272,7 +274,7 @@ impl fmt::Display for Mbr {
             Self::None => "no MBR",
             Self::Protective => "a protective MBR",
             Self::Hybrid => "a hybrid MBR",
-            Self::Dos => "a DOS partition table or boot sector",
+            Self::Dos { .. } => "a DOS partition table or boot sector",
         })
     }
 }

@@ -33,7 +33,7 @@ impl Lba {
     }
 }
 
-/// So many sectors before it.
+/// The sector that is this number of sectors before it.
 impl Sub<u64> for Lba {
     type Output = Self;
 

@@ -1,4 +1,4 @@
-//! A partition's name: 36 UTF-16 units, kept as they are on the disk, so that a foreign name survives
+//! A partition's name: 36 UTF-16 units, kept as they are on the disk, so that the name of an unknown partition survives
 //! our writes bit for bit, well-formed or not.
 
 use std::fmt;

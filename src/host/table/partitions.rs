@@ -23,7 +23,7 @@ pub struct Ours {
     /// Type and place of entry 1 of our tables.
     pub label: Uuid,
     pub extent: Extent,
-    /// All of our partition types. An entry of any other type is foreign, and never changed.
+    /// All of our partition types. An entry of any other type is unknown, and never changed.
     pub types: &'static [Uuid],
 }
 

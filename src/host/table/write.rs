@@ -105,7 +105,7 @@ pub fn repair(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), T
     verify(dev, ours, &now.table)
 }
 
-/// First half of a release: MBR and primary become zeros by one write. Refused while a foreign partition
+/// First half of a release: MBR and primary become zeros by one write. Refused while an unknown partition
 /// is there, and for a disk that holds another table.
 pub fn wipe_primary(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<(), TableWriteError> {
     let copies = read_copies(dev);
@@ -114,7 +114,7 @@ pub fn wipe_primary(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result
         (primary, _) => primary,
     };
     check_wipe(ours, table, speaks)?;
-    if let Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) = copies.mbr {
+    if let Ok(mbr @ (Mbr::Hybrid | Mbr::Dos { .. })) = copies.mbr {
         return Err(TableWriteError::Occupied { what: mbr.to_string() });
     }
     if let (Ok(primary), Err(TableError::Unreadable { .. })) = (&copies.primary, &copies.backup) {
@@ -136,8 +136,8 @@ pub fn wipe_backup(dev: &dyn BlockDevice, ours: &Ours, table: &Table) -> Result<
 }
 
 fn check_wipe(ours: &Ours, table: &Table, found: &Result<Table, TableError>) -> Result<(), TableWriteError> {
-    let foreign = |table: &Table| table.entries_of_others(ours).next().map(|(number, _)| number);
-    if let Some(number) = foreign(table).or_else(|| found.as_ref().ok().and_then(foreign)) {
+    let unknown = |table: &Table| table.entries_of_others(ours).next().map(|(number, _)| number);
+    if let Some(number) = unknown(table).or_else(|| found.as_ref().ok().and_then(unknown)) {
         return Err(TableWriteError::EntryOfOthers { number });
     }
     let other = |disk: Uuid| Err(TableWriteError::Occupied { what: format!("a table of disk {disk}") });
@@ -195,7 +195,7 @@ fn check_change(dev: &dyn BlockDevice, ours: &Ours, old: &Table, new: &Table) ->
     Ok(())
 }
 
-/// The first thing in which two tables differ, in words.
+/// The first thing in which two tables differ, as text.
 fn difference(expected: &Table, found: &Table) -> Option<String> {
     if expected.disk() != found.disk() {
         return Some(format!("it is of disk {}, not {}", found.disk(), expected.disk()));

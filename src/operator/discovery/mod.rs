@@ -13,11 +13,11 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::client;
-use super::error::{OperatorError, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::device::NodeName;
 use crate::host::Backoff;
+use crate::operator::api_server::client;
+use crate::operator::api_server::error::{OperatorError, error_message};
 use crate::show::DeviceRow;
 
 /// The name of a node's result.
@@ -28,8 +28,7 @@ const MANAGER: &str = "localpool-discovery";
 /// The shortest time between two writes: a disk may come and go all the time.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// The wait after a failed write: the first one, and the longest.
-const RESULT_RETRY: Duration = Duration::from_secs(1);
-const RESULT_RETRY_AT_MOST: Duration = Duration::from_secs(60);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How many times the API server may refuse a write before the process ends, so that everybody sees it.
 const REFUSALS: u32 = 5;
 
@@ -58,7 +57,7 @@ impl Reporter {
     /// Writes until the rows end. Returns only an error that another try does not fix.
     pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), OperatorError> {
         let mut written: Option<DiscoveryResultStatus> = None;
-        let (mut backoff, mut refusals) = (Backoff::new(RESULT_RETRY, RESULT_RETRY_AT_MOST), 0);
+        let (mut backoff, mut refusals) = (RETRY, 0);
         let mut retry_in = None;
         let mut read_at = tokio::time::Instant::now();
         loop {

@@ -88,7 +88,7 @@ fn device(DeviceRow { facts }: &DeviceRow) -> DiscoveredDevice {
 /// later agent. The API server would refuse the whole result because of it.
 fn accepted(kind: FactKind, value: FactValue) -> Option<FactValue> {
     Some(match (kind, value) {
-        (FactKind::Word(words), FactValue::Text(word)) if !words.contains(&&*word) => return None,
+        (FactKind::Word(choices), FactValue::Text(word)) if !choices.contains(&&*word) => return None,
         (FactKind::Int32, FactValue::Integer(number)) if i32::try_from(number).is_err() => return None,
         (_, FactValue::Bytes(bytes)) => FactValue::Bytes(bytes.min(i64::MAX.unsigned_abs())),
         (_, FactValue::Text(text)) => FactValue::Text(clean(&text)),

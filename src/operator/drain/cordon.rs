@@ -9,7 +9,7 @@ use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskChoice};
 use crate::device::DiskId;
 use crate::health::HealthReason;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::error::OperatorError;
 
 /// How the reason of a cordon begins that nobody's choice covers (`Cordon::GivenUp`).
 const GIVEN_UP: &str = "GivenUp";
@@ -45,11 +45,11 @@ pub async fn uncordon(client: Client, disk: DiskId, run: Run) -> Result<Vec<Stri
         let choice = if is_all { Value::Null } else { json!({"cordon": null}) };
         write_choice(&pools, &pool, &disk, choice).await?;
     }
-    Ok(uncordoned_words(&pool, &disk, run))
+    Ok(uncordoned_lines(&pool, &disk, run))
 }
 
 /// What is, or would be, done to the disk of `pool` as it was before, and whether it takes new volumes then.
-fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
+fn uncordoned_lines(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
     let of = format!("disk {disk} of node {}", pool.name_any());
     let choice = pool.spec.disks.get(disk);
     let chosen = choice.and_then(|choice| choice.cordon);
@@ -64,7 +64,7 @@ fn uncordoned_words(pool: &DevicePool, disk: &DiskId, run: Run) -> Vec<String> {
     let status = disk_status(pool, disk);
     // A person's choice replaces every other reason to cordon the disk, except that it was given up.
     let said = status.and_then(|status| status.cordon.clone());
-    let said = said.filter(|words| chosen.is_none() && ordered.is_none() || words.starts_with(GIVEN_UP));
+    let said = said.filter(|message| chosen.is_none() && ordered.is_none() || message.starts_with(GIVEN_UP));
     let is_said = said.is_some();
     let health = status.into_iter().flat_map(|status| &status.health);
     let unfit = health.filter(|entry| !is_said && HealthReason::from(entry.reason.clone()).cordons());
@@ -98,7 +98,7 @@ mod tests {
             "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "n"}, "spec": spec,
             "status": {"disks": [status]},
         });
-        uncordoned_words(&serde_json::from_value(pool).expect("ours"), &DiskId::named("gpt-1"), Run::Real)
+        uncordoned_lines(&serde_json::from_value(pool).expect("ours"), &DiskId::named("gpt-1"), Run::Real)
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! `localpool pool forget`: gives up all volumes of a node that is gone, and its DevicePool. Nothing is erased: no agent is
-//! there to do it.
+//! `localpool pool forget`: gives up all volumes of a node that is gone, and its DevicePool. Nothing is erased: no
+//! agent is there to do it.
 
-use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 
@@ -10,18 +9,19 @@ use crate::agent::Run;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::NodeName;
 use crate::host::chain;
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::object_key::ObjectName;
+use crate::operator::api_server::write::Write;
+use crate::operator::node::kube_node;
 use crate::operator::pool::agent_life::silence;
-use crate::operator::volume::{give_up, given_up_words};
-use crate::operator::write::Write;
+use crate::operator::volume::{give_up, given_up_lines};
 
 /// Forgets a node, or says what that would mean. Refuses while the Node exists, or an agent that would write all of it
 /// again. Stopped in between, it goes on when it is called again.
 pub async fn forget(client: Client, node: NodeName, run: Run) -> Result<Vec<String>, OperatorError> {
-    let refused = |words: String| Err(OperatorError::Refused(words));
-    let nodes: Api<Node> = Api::all(client.clone());
-    if within(&format!("reading Node {node}"), nodes.get_metadata_opt(&node)).await?.is_some() {
+    let refused = |message: String| Err(OperatorError::Refused(message));
+    if kube_node::live_metadata(&client, &node).await?.is_some() {
         return refused(format!(
             "node {node} is not forgotten: it exists. If the machine never comes back, delete the Node object first"
         ));
@@ -43,8 +43,8 @@ pub async fn forget(client: Client, node: NodeName, run: Run) -> Result<Vec<Stri
     let mut lines = Vec::new();
     for volume in &volumes {
         give_up(client.clone(), volume, run).await.map_err(|error| after(&lines, error))?;
-        let persistent = persistent_of(volume, &named).map(|persistent| persistent.name_any());
-        lines.extend(given_up_words(volume, persistent.as_deref(), run));
+        let persistent = persistent_of(volume, &named).map(ObjectName::of);
+        lines.extend(given_up_lines(volume, persistent.as_ref(), run));
     }
     if let Some(pool) = pool {
         lines.push(match run {

@@ -1,28 +1,30 @@
-//! The verbs about disks and nodes that need objects only: `localpool disk drain`, which orders Drain and says what is on the
-//! disk and what a person does next, `disk cordon` and `uncordon`, and `pool forget`.
+//! The verbs about disks and nodes that need objects only: `localpool disk drain`, which orders Drain and says what is
+//! on the disk and what a person does next, `disk cordon` and `uncordon`, `disk add`, and `pool forget`.
 //!
-//! Takes in the id of the disk or the name of the node; reads the DevicePools, the PoolVolumes, the PersistentVolumes and the
-//! pods of their claims, and writes what is chosen or ordered. What is said is pure (`holder`, `next_steps`).
+//! Takes in the id of the disk or the name of the node; reads the DevicePools, the PoolVolumes, the PersistentVolumes
+//! and the pods of their claims, and writes what is chosen or ordered. What is said is pure (`holder`, `next_steps`).
 
-mod claim_pods;
+mod add;
 mod cordon;
 mod forget;
 mod holder;
 mod next_steps;
 mod objects;
+mod pvc_pods;
 
 use kube::{Api, Client};
 use serde_json::json;
 
-use self::claim_pods::ClaimPods;
+pub use self::add::{AddedDisk, add};
 pub use self::cordon::{cordon, uncordon};
 pub use self::forget::forget;
-use self::next_steps::{DrainedDisk, claims, ordering, report};
+use self::next_steps::{DrainedDisk, ordering, pvcs, report};
 use self::objects::{named_by, pools_with, volumes_on, write_choice};
-use super::error::OperatorError;
+use self::pvc_pods::PvcPods;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder};
 use crate::device::DiskId;
+use crate::operator::api_server::error::OperatorError;
 
 /// Orders that the disk takes no new volumes, unless that is ordered already, and says what is on it.
 pub async fn drain(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>, OperatorError> {
@@ -36,6 +38,6 @@ pub async fn drain(client: Client, disk: DiskId, run: Run) -> Result<Vec<String>
     let volumes = volumes_on(client.clone(), &disk, &pool.node()).await?;
     let named = named_by(client.clone(), &volumes).await?;
     // Who may not list pods drains a disk all the same.
-    let pods = ClaimPods::read(&client, &claims(&volumes, &named)).await;
+    let pods = PvcPods::read(&client, &pvcs(&volumes, &named)).await;
     Ok(report(&DrainedDisk { disk: &disk, pool, ordering, volumes: &volumes, named: &named, pods: &pods }, run))
 }

@@ -1,24 +1,26 @@
-//! What `localpool disk drain` says: what is ordered, what is on the disk, and the lines that a person types next. Pure.
+//! What `localpool disk drain` says: what is ordered, what is on the disk, and the lines that a
+//! person types next. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::claim_pods::ClaimPods;
 use super::holder::{Holders, NoHolder, disk_status, nodes};
 use super::objects::persistent_of;
+use super::pvc_pods::PvcPods;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, OrderState, Phase, PoolVolume};
 use crate::api::quantity;
 use crate::device::{DiskId, NodeName, VolumeId};
+use crate::operator::api_server::error::{OperatorError, error_message};
 use crate::operator::bytes::unsigned;
-use crate::operator::error::{OperatorError, error_message};
+use crate::operator::disk::member::arrays_of;
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::persistent_volume::reserve::is_reservation;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::phase;
-use crate::operator::volume::ClaimName;
+use crate::operator::volume::PvcName;
 
 /// Whether there is something to order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,12 @@ pub enum NotDrained {
         order_line(node, disk, DiskOrder::GiveUp)
     )]
     Away { disk: DiskId, node: NodeName },
+    #[error(
+        "disk {disk} is a member of an array, and its volumes are on that: drain and release {} instead; releasing one member \
+         then releases all of them",
+        arrays.iter().map(DiskId::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    Member { disk: DiskId, arrays: Vec<DiskId> },
     #[error("GiveUp is ordered for disk {disk} in DevicePool {pool}: remove that order first")]
     GiveUpOrdered { disk: DiskId, pool: NodeName },
 }
@@ -64,6 +72,12 @@ pub fn ordering<'p>(disk: &DiskId, pools: &'p [DevicePool]) -> Result<(&'p Devic
         }
         (several, _) => return Err(NoHolder::Several { disk: disk.clone(), nodes: nodes(several) }.into()),
     };
+    let member = pool.status.as_ref().zip(disk_status(pool, disk));
+    let arrays = member.into_iter().flat_map(|(status, member)| arrays_of(member, status));
+    let arrays: Vec<DiskId> = arrays.map(|array| array.id.clone()).collect();
+    if !arrays.is_empty() {
+        return Err(NotDrained::Member { disk: disk.clone(), arrays });
+    }
     match pool.spec.disks.get(disk).and_then(|choice| choice.order) {
         None | Some(DiskOrder::Adopt) => Ok((pool, Ordering::Due)),
         Some(order @ (DiskOrder::Drain | DiskOrder::Release)) => Ok((pool, Ordering::Already(order))),
@@ -93,12 +107,12 @@ pub struct DrainedDisk<'a> {
     /// The PersistentVolumes of these.
     pub named: &'a BTreeMap<VolumeId, PersistentVolume>,
     /// The pods that use their claims, or why these are not known.
-    pub pods: &'a Result<ClaimPods, OperatorError>,
+    pub pods: &'a Result<PvcPods, OperatorError>,
 }
 
 /// The claims of these volumes.
-pub fn claims(volumes: &[PoolVolume], named: &BTreeMap<VolumeId, PersistentVolume>) -> BTreeSet<ClaimName> {
-    volumes.iter().filter_map(|volume| claim_of(volume, persistent_of(volume, named))).collect()
+pub fn pvcs(volumes: &[PoolVolume], named: &BTreeMap<VolumeId, PersistentVolume>) -> BTreeSet<PvcName> {
+    volumes.iter().filter_map(|volume| pvc_of(volume, persistent_of(volume, named))).collect()
 }
 
 /// One line for each thing, in the order in which a person does them.
@@ -119,28 +133,28 @@ pub fn report(drained: &DrainedDisk<'_>, run: Run) -> Vec<String> {
         format!("its agent does not answer, since {since}: {}; what follows is what it wrote last", ready.message)
     }));
     let unnamed = usize::try_from(status.volumes).unwrap_or(0).saturating_sub(volumes.len());
-    let unnamed_words = (unnamed > 0).then(|| {
+    let unnamed_text = (unnamed > 0).then(|| {
         format!(
             "volumes on it that no PoolVolume names: {unnamed}; `localpool volumes -o wide` in the agent's pod lists them"
         )
     });
     let head = "next: copy the data of each away, stop its pods, and then:";
-    lines.extend(volume_lines(on_it, unnamed_words.into_iter().chain(unknown_pods(pods)), head));
+    lines.extend(volume_lines(on_it, unnamed_text.into_iter().chain(unknown_pods(pods)), head));
     lines.push(end(disk, &node, status, *ordering, volumes.len() + unnamed));
     lines
 }
 
 /// Each volume, and under `head` the lines that delete them.
 fn volume_lines(on_it: Vec<DeletableVolume>, more: impl Iterator<Item = String>, head: &str) -> Vec<String> {
-    let words: Vec<String> = on_it.iter().map(|one| one.words.clone()).collect();
+    let lines: Vec<String> = on_it.iter().map(|one| one.line.clone()).collect();
     let deletions: Vec<String> = on_it.into_iter().flat_map(|one| one.deletions).collect();
     let head = (!deletions.is_empty()).then(|| head.to_owned());
     let deletions = deletions.into_iter().map(|line| format!("  {line}"));
-    words.into_iter().chain(more).chain(head).chain(deletions).collect()
+    lines.into_iter().chain(more).chain(head).chain(deletions).collect()
 }
 
 /// How a person finds the pods that this command could not read.
-fn unknown_pods(pods: &Result<ClaimPods, OperatorError>) -> Option<String> {
+fn unknown_pods(pods: &Result<PvcPods, OperatorError>) -> Option<String> {
     let error = pods.as_ref().err()?;
     Some(format!(
         "which pods use the claims is not known: {}; `kubectl -n NAMESPACE describe pvc NAME` shows them as Used By",
@@ -206,7 +220,9 @@ fn end(disk: &DiskId, node: &NodeName, status: &DiskStatus, ordering: Ordering, 
             "no volume is on it. Next: find it, by `localpool disk locate {disk}` in the agent's pod, and make it blank; when that \
              is Done, remove it: {release}"
         ),
-        _ => format!("when the disk is empty, {is_done}, and this command says what is next"),
+        (DiskState::Ready | DiskState::Missing, _, _) => {
+            format!("when the disk is empty, {is_done}, and this command says what is next")
+        }
     }
 }
 
@@ -223,22 +239,22 @@ fn spec_line(node: &NodeName, disk: &DiskId, choice: &Value) -> String {
     format!("kubectl patch devicepool {node} --type merge -p '{spec}'")
 }
 
-/// A volume in words, and the lines that delete it.
+/// A line about a volume, and those that delete it.
 struct DeletableVolume {
-    words: String,
+    line: String,
     deletions: Vec<String>,
 }
 
-fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Option<&ClaimPods>) -> DeletableVolume {
+fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Option<&PvcPods>) -> DeletableVolume {
     let id = volume.name_any();
     let phase = phase(volume);
     let size = volume.status.as_ref().and_then(|status| status.capacity.clone());
     let size = size.map_or_else(String::new, |size| format!(", {size}"));
-    let claim = claim_of(volume, persistent);
-    let of_claim = match (&claim, volume.claim()) {
-        (Some(claim), _) => {
-            let used = pods.map_or_else(String::new, |pods| format!(" ({})", pods.words(claim)));
-            format!(", claim {claim}{used}")
+    let pvc = pvc_of(volume, persistent);
+    let of_claim = match (&pvc, volume.claim()) {
+        (Some(pvc), _) => {
+            let used = pods.map_or_else(String::new, |pods| format!(" ({})", pods.used_by(pvc)));
+            format!(", claim {pvc}{used}")
         }
         (None, Some(had)) => format!(", which claim {} had", had.escape_debug()),
         (None, None) => String::new(),
@@ -250,55 +266,50 @@ fn on_disk(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pods: Opt
     // A volume stays in the phase Ready when its disk dies; its state does not.
     let state = volume.status.as_ref().and_then(|status| status.state.clone());
     let state = state.unwrap_or_else(|| format!("{phase:?}"));
-    let words = format!("volume {id} ({state}{size}){of_persistent}{of_claim}");
+    let line = format!("volume {id} ({state}{size}){of_persistent}{of_claim}");
     let deletions = match phase {
         Phase::Deleting => Vec::new(),
         Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed if persistent.is_none() => Vec::new(),
-        _ => deletions(volume, persistent, claim.as_ref()),
+        Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed | Phase::Ready | Phase::Found => {
+            deletions(volume, persistent, pvc.as_ref())
+        }
     };
-    let words = match (phase, deletions.is_empty()) {
+    let line = match (phase, deletions.is_empty()) {
         // It is being erased, unless its agent says what keeps it from that.
         (Phase::Deleting, _) => match volume.status.as_ref().and_then(|status| status.message.as_ref()) {
-            Some(why) => format!("{words}: its deletion waits: {why}"),
-            None => words + ": it is being erased",
+            Some(why) => format!("{line}: its deletion waits: {why}"),
+            None => line + ": it is being erased",
         },
-        (_, true) => words + ": it is not made yet",
-        (_, false) => words,
+        (_, true) => line + ": it is not made yet",
+        (_, false) => line,
     };
-    DeletableVolume { words, deletions }
+    DeletableVolume { line, deletions }
 }
 
 /// The claim that the PersistentVolume is for, as long as that exists.
-fn claim_of(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Option<ClaimName> {
-    let persistent = persistent.filter(|one| !is_released(one))?;
-    let claim = persistent.spec.as_ref()?.claim_ref.as_ref();
+fn pvc_of(volume: &PoolVolume, persistent: Option<&PersistentVolume>) -> Option<PvcName> {
+    let persistent = persistent.filter(|one| !one.phase.is_released())?;
+    let pvc = persistent.pvc.as_ref();
     // Nobody has it, and nobody binds it.
-    if claim.is_some_and(is_reservation) {
+    if pvc.is_some_and(is_reservation) {
         return None;
     }
-    let named = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)));
+    let named = pvc.and_then(|pvc| Some(format!("{}/{}", pvc.namespace.as_ref()?, pvc.name.as_ref()?)));
     // It becomes a part of a line for a shell.
     named.as_deref().or(volume.claim())?.parse().ok()
 }
 
-/// Its claim was deleted.
-fn is_released(persistent: &PersistentVolume) -> bool {
-    let phase = persistent.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Released" | "Failed"))
-}
-
-fn deletions(volume: &PoolVolume, persistent: Option<&PersistentVolume>, claim: Option<&ClaimName>) -> Vec<String> {
+fn deletions(volume: &PoolVolume, persistent: Option<&PersistentVolume>, pvc: Option<&PvcName>) -> Vec<String> {
     let id = volume.name_any();
     let erase = format!("kubectl patch poolvolume {id} --type merge -p '{{\"spec\":{{\"order\":\"Erase\"}}}}'");
     let Some(persistent) = persistent else { return vec![erase] };
     let name = persistent.name_any();
-    let policy = persistent.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    let policy = (policy != Some("Delete"))
+    let policy = (persistent.reclaim_policy.as_deref() != Some("Delete"))
         .then(|| format!("kubectl patch pv {name} -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'"));
-    match claim {
-        Some(claim) => policy.into_iter().chain([claim.deletion()]).collect(),
+    match pvc {
+        Some(pvc) => policy.into_iter().chain([pvc.deletion()]).collect(),
         // It is deleted with its volume as soon as the policy says so.
-        None if is_released(persistent) => policy.into_iter().collect(),
+        None if persistent.phase.is_released() => policy.into_iter().collect(),
         None => vec![format!("kubectl delete pv {name}"), erase],
     }
 }

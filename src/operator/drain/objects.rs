@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -10,26 +9,27 @@ use serde_json::{Value, json};
 use super::holder::disk_status;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::{DiskId, NodeName, VolumeId};
-use crate::operator::client::{find_in_pages, within};
-use crate::operator::error::OperatorError;
-use crate::operator::write::{self, Write};
-use crate::volume::DRIVER_NAME;
+use crate::operator::api_server::client::{find_in_pages, within};
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::write::{self, Write};
+use crate::operator::kube_volume::{LivePersistentVolumes, PersistentVolume};
 
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
 /// Changes what the spec of a DevicePool says of a disk. Others may write the object meanwhile: the agent its status,
 /// another person another part of its spec. All that they write stays. Another DevicePool of that name is not changed.
+/// Gives what the API server has kept.
 pub async fn write_choice(
     pools: &Api<DevicePool>,
     pool: &DevicePool,
     disk: &DiskId,
     choice: Value,
-) -> Result<(), OperatorError> {
+) -> Result<DevicePool, OperatorError> {
     let name = pool.name_any();
     let change = json!({ "metadata": {"uid": pool.uid()}, "spec": {"disks": {disk.as_str(): choice}} });
     match write::patch(pools, &name, &format!("changing DevicePool {name}"), change).await? {
-        Write::Done(_) => Ok(()),
+        Write::Done(kept) => Ok(kept),
         Write::Changed => Err(OperatorError::Refused(format!("DevicePool {name} changed meanwhile: run this again"))),
     }
 }
@@ -64,12 +64,15 @@ pub async fn named_by(
     if volumes.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let persistent: Api<PersistentVolume> = Api::all(client);
-    let fetch = async |params| within("listing PersistentVolumes", persistent.list(&params)).await;
     let wanted: BTreeSet<VolumeId> = volumes.iter().filter_map(id).collect();
-    let is_of_one = |one: &PersistentVolume| volume_of(one).is_some_and(|id| wanted.contains(&id));
-    let found = all_of(fetch, is_of_one).await?;
-    Ok(found.into_iter().filter_map(|one| Some((volume_of(&one)?, one))).collect())
+    let mut named = BTreeMap::new();
+    let take = |one: PersistentVolume| {
+        if let Some(id) = one.own().filter(|id| wanted.contains(id)) {
+            named.insert(id, one);
+        }
+    };
+    LivePersistentVolumes::new(client).each(take).await?;
+    Ok(named)
 }
 
 /// The PersistentVolume of a volume, among those of several.
@@ -83,11 +86,6 @@ pub fn persistent_of<'n>(
 /// `None`: a person made the object, under another name.
 fn id(volume: &PoolVolume) -> Option<VolumeId> {
     volume.name_any().parse().ok()
-}
-
-fn volume_of(persistent: &PersistentVolume) -> Option<VolumeId> {
-    let csi = persistent.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER_NAME)?;
-    csi.volume_handle.parse().ok()
 }
 
 /// All objects of a list that are wanted; of those that are not, only one page is kept at a time.

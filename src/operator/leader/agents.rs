@@ -8,13 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::{Leader, NEXT, Pass, WRITES};
+use super::{Leader, Pass, WRITES, WRITES_INTERVAL};
 use crate::api::crd::DevicePool;
 use crate::health::HealthReason;
-use crate::operator::error::OperatorError;
-use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::write::{Write, patch_status};
+use crate::operator::node::ready::{NodeReadiness, readiness};
 use crate::operator::pool::agent_life::{AgentLife, ReadyChange, Silences, decide};
-use crate::operator::write::{Write, patch_status};
 
 impl Leader {
     /// The next agent counts as silent when it is due.
@@ -24,9 +24,9 @@ impl Leader {
             return pass;
         }
         let now = Timestamp::now();
-        let pools = self.stores.pools.all();
+        let pools = self.cluster.stores.pools.all();
         let nodes = pools.iter().map(|pool| pool.node());
-        let lives = silences.look(nodes, |node| self.agents.group(node), self.grace, now);
+        let lives = silences.observe(nodes, |node| self.agents.group(node), self.grace, now);
         let mut lives: Vec<_> = pools.iter().filter_map(|pool| Some((pool, *lives.get(&pool.node())?))).collect();
         // Those that are back first: their room is 0 until it is said.
         lives.sort_by_key(|(_, life)| !matches!(life, AgentLife::Alive { .. }));
@@ -41,17 +41,18 @@ impl Leader {
             writes += 1;
             if writes > WRITES {
                 // What is known now may be over before it is this one's turn.
-                pass.due_at(now + NEXT);
+                pass.due_at(now + WRITES_INTERVAL);
                 break;
             }
             match self.write_conditions(pool, &conditions).await {
                 Ok(Write::Changed) => {}
                 Ok(Write::Done(_)) => {
-                    self.metrics.note("agents", Ok(()));
-                    pass.is_done &= self.write_events(pool.object_ref(&()), "WatchAgent", event.as_slice()).await;
+                    self.cluster.metrics.note("agents", Ok(()));
+                    pass.is_done &=
+                        self.cluster.write_events(pool.object_ref(&()), "WatchAgent", event.as_slice()).await;
                 }
                 Err(error) => {
-                    self.metrics.failed("agents", &error);
+                    self.cluster.metrics.failed("agents", &error);
                     pass.is_done = false;
                 }
             }
@@ -60,7 +61,7 @@ impl Leader {
     }
 
     fn why_silent(&self, pool: &DevicePool) -> HealthReason {
-        match readiness(self.stores.nodes.get(&pool.node()).as_deref()) {
+        match readiness(self.cluster.stores.nodes.get(&pool.node()).as_deref()) {
             NodeReadiness::Gone => HealthReason::NodeGone,
             NodeReadiness::NotReady => HealthReason::NodeNotReady,
             NodeReadiness::Ready => HealthReason::AgentSilent,
@@ -73,7 +74,7 @@ impl Leader {
         pool: &DevicePool,
         conditions: &[Condition],
     ) -> Result<Write<DevicePool>, OperatorError> {
-        let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
+        let (api, name) = (Api::<DevicePool>::all(self.cluster.client.clone()), pool.name_any());
         let what = format!("writing the condition Ready of DevicePool {name}");
         let seen = json!({ "resourceVersion": pool.resource_version() });
         patch_status(&api, &name, &what, json!({ "metadata": seen, "status": { "conditions": conditions } })).await

@@ -9,31 +9,31 @@ use kube::{Api, ResourceExt as _};
 use super::{Leader, Pass};
 use crate::api::crd::DevicePool;
 use crate::device::NodeName;
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::write::Write;
 use crate::operator::pool::deleted_node::UnusedPools;
-use crate::operator::write::Write;
 
 impl Leader {
     /// Deletes DevicePools that no agent updates any more. The next one is deleted when it is due.
     pub(super) async fn unused_pools(&self, unused: &mut UnusedPools, now: SignedDuration) -> Pass {
-        let volumes = self.stores.volumes.all();
+        let volumes = self.cluster.stores.volumes.all();
         let used = |name: &NodeName| {
-            self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
+            self.cluster.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
         };
-        let (due, next) = unused.due(self.stores.pools.all(), used, now);
+        let (due, next) = unused.due(self.cluster.stores.pools.all(), used, now);
         let mut pass = Pass { due: next.map(|wait| Timestamp::now() + wait), ..Pass::done() };
         for pool in due {
             // A watch may be behind.
-            if !self.exists(&pool.node()).await.unwrap_or(true) {
-                pass.is_done &= self.metrics.note("nodes", self.delete_pool(&pool).await).is_some();
+            if !self.cluster.exists(&pool.node()).await.unwrap_or(true) {
+                pass.is_done &= self.cluster.metrics.note("nodes", self.delete_pool(&pool).await).is_some();
             }
         }
         pass
     }
 
     async fn delete_pool(&self, pool: &DevicePool) -> Result<Write<()>, OperatorError> {
-        let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
+        let (api, name) = (Api::<DevicePool>::all(self.cluster.client.clone()), pool.name_any());
         let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         let what = format!("deleting DevicePool {name}, whose node was deleted");

@@ -13,15 +13,15 @@ use kube::{Api, Resource, ResourceExt as _};
 
 use super::Leader;
 use crate::host::chain;
-use crate::operator::client::within;
-use crate::operator::crd_owner::Whose;
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::store::Store;
+use crate::operator::api_server::write::{Write, write_status};
+use crate::operator::crds::owner::CrdOwnership;
 use crate::operator::event::EventNote;
-use crate::operator::set::class::{self, Class};
+use crate::operator::set::class::{self, Class, ClassName};
 use crate::operator::set::offers::offers_of;
 use crate::operator::set::parsed::Parsed;
 use crate::operator::set::summary::{SetStatus, Summary};
-use crate::operator::store::Store;
-use crate::operator::write::{Write, write_status};
 
 /// The state of a class, and whether everything that can be done for it was done.
 struct ClassWork {
@@ -36,32 +36,33 @@ impl Leader {
         &self,
         store: &Store<K>,
         parsed: &Parsed<K>,
-        made: &mut BTreeMap<String, Class>,
+        made: &mut BTreeMap<ClassName, Class>,
     ) -> bool {
         if !store.is_synced() {
             return true;
         }
-        let (nodes, pools) = (self.stores.nodes.all(), self.pools());
+        let (nodes, pools) = (self.cluster.stores.nodes.all(), self.cluster.pools());
         let mut objects = store.all();
         // A class of several sets carries the name of the oldest.
         objects.sort_by_key(|object| (object.creation_timestamp().map(|time| time.0), object.name_any()));
-        let whose = Whose::of::<K>(&self.client);
+        let ownership = CrdOwnership::of::<K>(&self.cluster.client);
         let mut is_done = true;
         let read = objects.iter().zip(parsed.of_any_node(&objects));
         for (object, reading) in read.filter(|(object, _)| object.meta().deletion_timestamp.is_none()) {
             let summary = Summary::of(&**object, &reading, &nodes);
             for class in summary.classes() {
-                is_done &= self.know_class(class, &**object, &whose, made).await;
+                is_done &= self.know_class(class, &**object, &ownership, made).await;
             }
             let offers = offers_of(pools.iter().map(Arc::as_ref), |name| object.is_own(name));
             let (status, events) = object.decide(&summary, made, &offers);
             if object.status() == Some(&status) {
                 continue;
             }
-            let may_write = self.may_write(&whose).await;
+            let may_write = self.cluster.may_write(&ownership).await;
             if may_write == Some(true) {
-                is_done &= match self.metrics.note(K::WORK, write_status(&self.client, &**object, &status).await) {
-                    Some(Write::Done(_)) => self.write_events(object.object_ref(&()), "Claim", &events).await,
+                let written = write_status(&self.cluster.client, &**object, &status).await;
+                is_done &= match self.cluster.metrics.note(K::WORK, written) {
+                    Some(Write::Done(_)) => self.cluster.write_events(object.object_ref(&()), "Claim", &events).await,
                     Some(Write::Changed) => true,
                     None => false,
                 };
@@ -75,37 +76,42 @@ impl Leader {
     /// was done.
     async fn know_class<K: Resource<DynamicType = ()>>(
         &self,
-        name: &str,
+        name: &ClassName,
         object: &K,
-        whose: &Whose,
-        made: &mut BTreeMap<String, Class>,
+        ownership: &CrdOwnership,
+        made: &mut BTreeMap<ClassName, Class>,
     ) -> bool {
         if made.contains_key(name) {
             return true;
         }
-        let ClassWork { class, is_done } = match class::look(self.classes.get(name).as_deref()) {
-            Class::Missing => self.make_class(name, object, whose).await,
+        let ClassWork { class, is_done } = match class::class_of(self.classes.get(name.as_str()).as_deref()) {
+            Class::Missing => self.make_class(name, object, ownership).await,
             class => ClassWork { class, is_done: true },
         };
-        made.insert(name.to_owned(), class);
+        made.insert(name.clone(), class);
         is_done
     }
 
-    async fn make_class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K, whose: &Whose) -> ClassWork {
-        match self.may_write(whose).await {
+    async fn make_class<K: Resource<DynamicType = ()>>(
+        &self,
+        name: &ClassName,
+        object: &K,
+        ownership: &CrdOwnership,
+    ) -> ClassWork {
+        match self.cluster.may_write(ownership).await {
             Some(true) => {}
             other => return ClassWork { class: Class::Missing, is_done: other.is_some() },
         }
-        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let api: Api<StorageClass> = Api::all(self.cluster.client.clone());
         let what = format!("creating StorageClass {name}");
         let class = class::make(name, object);
         match within(&what, api.create(&PostParams::default(), &class)).await {
             Ok(class) => {
-                self.metrics.note("classes", Ok(()));
+                self.cluster.metrics.note("classes", Ok(()));
                 let kind = K::kind(&());
                 let note = format!("StorageClass {} was created for the {kind}", class.name_any());
                 let event = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
-                let published = self.write_events(object.object_ref(&()), "CreateStorageClass", &[event]).await;
+                let published = self.cluster.write_events(object.object_ref(&()), "CreateStorageClass", &[event]).await;
                 ClassWork { class: Class::Ours, is_done: published }
             }
             // Another writer was first; the watch will show it.
@@ -115,7 +121,7 @@ impl Leader {
                 ClassWork { class: Class::Refused(chain(&error)), is_done: true }
             }
             Err(error) => {
-                self.metrics.failed("classes", &error);
+                self.cluster.metrics.failed("classes", &error);
                 ClassWork { class: Class::Missing, is_done: false }
             }
         }

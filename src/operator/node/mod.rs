@@ -1,72 +1,11 @@
-//! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
-//!
-//! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
-//! gives out verbs on the pool, statuses, Events, and objects for volumes that have none. `volume::work`, `pool::report` and
-//! `set::config` do the work; this module wires them.
+//! A node: what is read of its Node object (`kube_node`, `ready`, `startup_taint`) and of the pod of its agent
+//! (`agent_pod`), what the tasks of its agent share (`context`), what the agent asks the controller (`question`), and at which paths of other
+//! provisioners it looks (`watched`).
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use tokio::sync::watch as channel;
-
-use crate::api::crd::{Phase, PoolVolume};
-use crate::device::DiskId;
-pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
-pub use crate::operator::node_context::{Inbox, NodeOperator, PassSummary, Writes};
-pub use crate::operator::question::Questions;
-pub use crate::operator::relevance::Sort;
-pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
-use crate::operator::volume::known::KnownVolumes;
-pub use crate::operator::volume::own::ask as ask_own;
-pub use crate::operator::volume::persistent_volumes::cluster_uid;
-use crate::operator::{pool, set, volume};
-use crate::volume::VolumeId;
-
-mod event_writer;
-
-/// The volumes on a disk, and those that it was chosen for, for people: with the claim, if that is known.
-fn volumes_of(known: &KnownVolumes, disk: &DiskId, on_it: Vec<VolumeId>) -> Vec<String> {
-    let is_chosen = |object: &PoolVolume| {
-        object
-            .status
-            .as_ref()
-            .is_some_and(|status| status.phase == Phase::Accepted && status.disk.as_ref() == Some(disk))
-    };
-    let chosen = known.ids().into_iter().filter(|id| known.get(*id).is_some_and(|object| is_chosen(&object)));
-    let all: BTreeSet<VolumeId> = on_it.into_iter().chain(chosen).collect();
-    let named = |id: VolumeId| {
-        let claim = known.get(id).and_then(|object| object.claim().map(str::to_owned));
-        claim.map_or_else(|| id.to_string(), |claim| format!("{id} of claim {claim}"))
-    };
-    all.into_iter().map(named).collect()
-}
-
-impl NodeOperator {
-    /// Keeps everything in step until the process ends. `passes` gives what each pass of the pool saw.
-    pub async fn run(self, inbox: Inbox, passes: channel::Receiver<Option<Arc<PassSummary>>>) {
-        let Inbox { volumes: inbox, events } = inbox;
-        let (config, configs) = channel::channel(Arc::new(set::node_config::NodeConfig::default()));
-        let known = KnownVolumes::default();
-        tokio::join!(
-            set::config::keep(self.clone(), config),
-            pool::report::keep(self.clone(), passes.clone(), configs.clone()),
-            pool::orders::keep(self.clone(), passes.clone(), configs.clone(), |disk, on_it| volumes_of(
-                &known, disk, on_it
-            )),
-            volume::known::keep(self.clone(), known.clone()),
-            volume::queue::keep(self.clone(), known.clone(), inbox, passes, configs),
-            self.clone().report_health(),
-            event_writer::keep(self.client.clone(), self.node.clone(), events),
-        );
-    }
-
-    /// The DevicePool and the PoolVolumes are looked at when the health of something changed. Those whose status says
-    /// it already are not written.
-    async fn report_health(self) {
-        let Some((mut changed, _)) = self.reported.clone() else { return };
-        while changed.changed().await.is_ok() {
-            self.pool_changed();
-            self.pool.volumes().iter().for_each(|view| self.look_at(view.id));
-        }
-    }
-}
+pub(in crate::operator) mod agent_pod;
+pub(in crate::operator) mod context;
+pub(in crate::operator) mod kube_node;
+pub(in crate::operator) mod question;
+pub(in crate::operator) mod ready;
+pub(in crate::operator) mod startup_taint;
+pub(in crate::operator) mod watched;

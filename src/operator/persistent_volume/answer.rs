@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm, PersistentVolume};
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::object;
-use crate::api::crd::{ClaimedVolume, DevicePool, PoolAnswer, PoolQuestion, PromisedPath};
+use crate::api::crd::{DevicePool, NamedVolume, PoolAnswer, PoolQuestion, PromisedPath};
 use crate::api::{Node, node_selector};
 use crate::operator::bytes::signed;
-use crate::operator::volume::persistent_volumes::{PROVISIONED_BY, claims};
-use crate::volume::{TOPOLOGY_KEY, VolumeId};
+use crate::operator::kube_volume::{NODE_LABELS, NodeAffinity, PROVISIONED_BY, PersistentVolume};
+use crate::volume::VolumeId;
 
 /// How much an answer holds, so that the object stays small enough. No node has so many disks.
 const MOST_PROMISES: usize = 1000;
 const MOST_BYTES: usize = 256 << 10;
-/// The labels by which most provisioners name a node.
-const OF_A_NODE: [&str; 2] = ["kubernetes.io/hostname", TOPOLOGY_KEY];
 
 /// What one reading of all PersistentVolumes says.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// Those of other provisioners that name a path. There may be as many as disks in the cluster, and as many nodes may
-    /// ask: most of them are found by a label and its value.
-    paths: Vec<Foreign>,
+    /// Those of other provisioners that name a path. There may be as many as disks in the cluster, and as many nodes
+    /// may ask: most of them are found by a label and its value.
+    paths: Vec<OtherVolume>,
     by_label: BTreeMap<(&'static str, String), Vec<usize>>,
     /// Those whose nodes are not known by such a label.
     others: Vec<usize>,
@@ -32,7 +28,7 @@ pub struct Reading {
 }
 
 #[derive(Debug)]
-struct Foreign {
+struct OtherVolume {
     promise: PromisedPath,
     required: Option<Value>,
 }
@@ -47,15 +43,13 @@ pub fn unanswered(pool: &DevicePool) -> Option<&PoolQuestion> {
 impl Reading {
     /// Takes in some PersistentVolumes of the reading.
     pub fn add(&mut self, volume: PersistentVolume) {
-        if let Some(id) = object::own(&volume) {
+        if let Some(id) = volume.own() {
             self.own.entry(id).or_default().push(volume);
             return;
         }
-        let Some(path) = path(&volume) else { return };
-        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-        let required = affinity.and_then(|affinity| affinity.required.as_ref());
+        let Some(path) = volume.path() else { return };
         let index = self.paths.len();
-        match required.and_then(labels) {
+        match volume.affinity.as_ref().and_then(NodeAffinity::labels) {
             Some(labels) => {
                 labels.into_iter().for_each(|label| self.by_label.entry(label).or_default().push(index));
             }
@@ -63,8 +57,8 @@ impl Reading {
         }
         let provisioner = volume.annotations().get(PROVISIONED_BY).cloned();
         let promise = PromisedPath { name: volume.name_any(), provisioner, path: path.to_owned() };
-        let required = required.and_then(|terms| serde_json::to_value(terms).ok());
-        self.paths.push(Foreign { promise, required });
+        let required = volume.affinity.as_ref().and_then(NodeAffinity::selector);
+        self.paths.push(OtherVolume { promise, required });
     }
 
     /// The answer to a question of this node. The reading must have begun after the question was seen.
@@ -79,8 +73,8 @@ impl Reading {
         };
         let promises: Vec<PromisedPath> = all.into_iter().take(MOST_PROMISES).take_while(fits).collect();
         let promises_omitted = signed(count - promises.len());
-        let claimed = volumes.iter().filter_map(|volume| self.claimed(volume, here)).collect();
-        PoolAnswer { token: token.clone(), promises, promises_omitted, claimed }
+        let named = volumes.iter().filter_map(|id| self.named(*id, here)).collect();
+        PoolAnswer { token: token.clone(), promises, promises_omitted, named }
     }
 
     /// The paths that PersistentVolumes name on this node. An affinity that cannot be understood excludes no node.
@@ -90,43 +84,19 @@ impl Reading {
             self.by_label.get(&(key, value.clone()))
         };
         let mut found: Vec<usize> =
-            OF_A_NODE.into_iter().filter_map(of_label).flatten().chain(&self.others).copied().collect();
+            NODE_LABELS.into_iter().filter_map(of_label).flatten().chain(&self.others).copied().collect();
         found.sort_unstable();
         found.dedup();
         let found = found.into_iter().map(|index| &self.paths[index]);
         let is_here =
-            |foreign: &&Foreign| foreign.required.as_ref().is_none_or(|terms| node_selector::may_select(terms, here));
-        found.filter(is_here).map(|foreign| foreign.promise.clone()).collect()
+            |other: &&OtherVolume| other.required.as_ref().is_none_or(|terms| node_selector::may_select(terms, here));
+        found.filter(is_here).map(|other| other.promise.clone()).collect()
     }
 
-    fn claimed(&self, volume: &str, here: &Node) -> Option<ClaimedVolume> {
-        let id: VolumeId = volume.parse().ok()?;
-        let claiming = self.own.get(&id)?.iter().find(|found| claims(found, id, &here.name))?;
-        Some(ClaimedVolume { volume: volume.to_owned(), persistent_volume: claiming.name_any() })
+    fn named(&self, id: VolumeId, here: &Node) -> Option<NamedVolume> {
+        let naming = self.own.get(&id)?.iter().find(|found| found.names(id, &here.name))?;
+        Some(NamedVolume { volume: id.to_string(), persistent_volume: naming.name_any() })
     }
-}
-
-/// The path that a PersistentVolume has on its nodes.
-fn path(volume: &PersistentVolume) -> Option<&str> {
-    let spec = volume.spec.as_ref()?;
-    let local = spec.local.as_ref().map(|local| local.path.as_str());
-    local.or_else(|| spec.host_path.as_ref().map(|host| host.path.as_str()))
-}
-
-/// The labels of which a node needs one, where a selector says nothing else: then only such nodes are asked about.
-fn labels(selector: &NodeSelector) -> Option<Vec<(&'static str, String)>> {
-    let terms = &selector.node_selector_terms;
-    let all: Option<Vec<Vec<_>>> = terms.iter().map(plain).collect();
-    all.map(|all| all.concat()).filter(|all| !all.is_empty())
-}
-
-fn plain(term: &NodeSelectorTerm) -> Option<Vec<(&'static str, String)>> {
-    let NodeSelectorTerm { match_expressions, match_fields } = term;
-    let [wanted] = match_expressions.as_deref()? else { return None };
-    let key = OF_A_NODE.into_iter().find(|key| *key == wanted.key)?;
-    let values = wanted.values.as_deref().filter(|values| !values.is_empty())?;
-    let is_plain = wanted.operator == "In" && match_fields.as_ref().is_none_or(Vec::is_empty);
-    is_plain.then(|| values.iter().map(|value| (key, value.clone())).collect())
 }
 
 #[cfg(test)]
@@ -134,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::volume::DRIVER_NAME;
+    use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
     fn volume(name: &str, spec: &Value) -> PersistentVolume {
         let annotations = json!({PROVISIONED_BY: "local-volume-provisioner-n"});
@@ -155,8 +125,7 @@ mod tests {
     }
 
     fn asked(promises: bool, volumes: &[VolumeId]) -> PoolQuestion {
-        let volumes = volumes.iter().map(ToString::to_string).collect();
-        PoolQuestion { token: "t".to_owned(), promises, volumes }
+        PoolQuestion { token: "t".to_owned(), promises, volumes: volumes.to_owned() }
     }
 
     /// The one path that is promised.
@@ -229,19 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_claimed_by_its_handle_and_this_nodes_affinity_whatever_else_names_it() {
+    fn a_volume_is_named_by_its_handle_and_this_nodes_affinity_whatever_else_names_it() {
         let (id, other) = (VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-2"));
         let own = |name: &str, node: &str| {
             let csi = json!({"driver": DRIVER_NAME, "volumeHandle": id.to_string()});
             volume(name, &json!({"csi": csi, "nodeAffinity": affinity(&[term(TOPOLOGY_KEY, "In", &[node])])}))
         };
-        let claimed = |volumes: Vec<PersistentVolume>| {
+        let named = |volumes: Vec<PersistentVolume>| {
             let answer = reading(volumes).answer(&asked(false, &[id, other]), &node());
-            answer.claimed.into_iter().map(|one| (one.volume, one.persistent_volume)).collect::<Vec<_>>()
+            answer.named.into_iter().map(|one| (one.volume, one.persistent_volume)).collect::<Vec<_>>()
         };
         let by = |name: &str| vec![(id.to_string(), name.to_owned())];
-        assert_eq!(claimed(vec![own("elsewhere", "m"), own("by-hand", "n")]), by("by-hand"));
-        assert_eq!(claimed(vec![own("elsewhere", "m")]), []);
+        assert_eq!(named(vec![own("elsewhere", "m"), own("by-hand", "n")]), by("by-hand"));
+        assert_eq!(named(vec![own("elsewhere", "m")]), []);
     }
 
     #[test]

@@ -1,15 +1,13 @@
-//! Answers what agents ask about PersistentVolumes (`operator::question`), one reading of all of them for all who have
-//! asked by then.
+//! Answers what agents ask about PersistentVolumes (`operator::node::question`), one reading of all of them for all who
+//! have asked by then.
 //!
-//! It reads from the API server, not from what a watch has shown: a PersistentVolume that existed when an agent asked must
-//! be in its answer, and a watch may be behind.
+//! It reads from the API server, not from what a watch has shown: a PersistentVolume that existed when an agent asked
+//! must be in its answer, and a watch may be behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node as KubeNode, PersistentVolume};
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
@@ -18,18 +16,19 @@ use super::answer::Reading;
 use super::open_questions::{Asker, OpenQuestions};
 use crate::api::Node;
 use crate::api::crd::{DevicePool, PoolAnswer, PoolQuestion};
-use crate::operator::client::{find_in_pages, within};
-use crate::operator::error::OperatorError;
+use crate::device::NodeName;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::write::{Write, patch};
+use crate::operator::kube_volume::LivePersistentVolumes;
 use crate::operator::metrics::Metrics;
+use crate::operator::node::kube_node;
 use crate::operator::stores::Stores;
-use crate::operator::write::{Write, patch};
 
 /// Questions come in bursts, as when a cluster starts; one reading serves all within this time.
 const SETTLE: Duration = Duration::from_millis(50);
 /// The least time between two readings, whoever asks.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How many PersistentVolumes are read at once, and how many answers are written at once.
-const PAGE: u32 = 500;
+/// How many answers are written at once.
 const AT_ONCE: usize = 16;
 /// The name of this work in metrics and logs.
 const WORK: &str = "answers";
@@ -51,10 +50,10 @@ impl Answerer {
         let (mut pools, mut nodes) = (self.stores.pools.changes(), self.stores.nodes.changes());
         let (mut open, began) = (OpenQuestions::default(), Instant::now());
         loop {
-            // Any change after this starts another look.
+            // Any change after this starts another pass.
             pools.mark_unchanged();
             nodes.mark_unchanged();
-            let has_node = |name: &str| self.stores.nodes.get(name).is_some();
+            let has_node = |name: &NodeName| self.stores.nodes.get(name).is_some();
             let (due, again) = open.due(self.stores.pools.all(), has_node, began.elapsed());
             if !due.is_empty() {
                 self.answer(due).await;
@@ -81,14 +80,8 @@ impl Answerer {
 
     /// All PersistentVolumes as they are now, or a little later.
     async fn read(&self) -> Result<Reading, OperatorError> {
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
         let mut reading = Reading::default();
-        let fetch = async |params| within("listing PersistentVolumes", volumes.list(&params)).await;
-        let add = |found: Vec<PersistentVolume>| {
-            found.into_iter().for_each(|volume| reading.add(volume));
-            None::<()>
-        };
-        find_in_pages(ListParams::default().limit(PAGE), fetch, add).await?;
+        LivePersistentVolumes::new(self.client.clone()).each(|volume| reading.add(volume)).await?;
         Ok(reading)
     }
 
@@ -98,13 +91,13 @@ impl Answerer {
         question: &PoolQuestion,
         reading: &Reading,
     ) -> Result<(), OperatorError> {
-        let name = pool.name_any();
-        let Some(labels) = self.labels(&name, question).await? else { return Ok(()) };
-        let answer = reading.answer(question, &Node { name: pool.node(), labels });
+        let node = pool.node();
+        let Some(labels) = self.labels(&node, question).await? else { return Ok(()) };
+        let answer = reading.answer(question, &Node { name: node.clone(), labels });
         if answer.promises_omitted > 0 {
             let (here, more) = (answer.promises.len(), answer.promises_omitted);
             tracing::warn!(
-                node = name,
+                node = node.as_str(),
                 "{here} promised paths fit into an answer, and {more} do not: the node claims nothing"
             );
         }
@@ -114,14 +107,13 @@ impl Answerer {
     /// The labels of the node as they are now, for the same reason; `None`: it is gone. Only promises depend on them.
     async fn labels(
         &self,
-        node: &str,
+        node: &NodeName,
         question: &PoolQuestion,
     ) -> Result<Option<BTreeMap<String, String>>, OperatorError> {
         if !question.promises {
             return Ok(Some(BTreeMap::new()));
         }
-        let nodes = Api::<KubeNode>::all(self.client.clone());
-        let found = within(&format!("reading Node {node}"), nodes.get_opt(node)).await?;
+        let found = kube_node::live(&self.client, node).await?;
         Ok(found.map(|found| found.labels().clone()))
     }
 

@@ -3,18 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node as KubeNode, NodeSelectorTerm, PersistentVolume};
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::Node as KubeNode;
 
 use crate::api::crd::PoolVolume;
 use crate::api::{Node, node_selector};
 use crate::device::NodeName;
-use crate::volume::TOPOLOGY_KEY;
-
-/// The label by which most provisioners name a node. Its value may differ from the node's name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The field that names it.
-const NAME: &str = "metadata.name";
+use crate::operator::kube_volume::{HOSTNAME, PersistentVolume};
+use crate::operator::node::kube_node;
 
 /// Where a local volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +40,7 @@ pub struct NodeIndex {
 
 impl NodeIndex {
     pub fn of(nodes: &[Arc<KubeNode>]) -> Self {
-        let all: Vec<Node> =
-            nodes.iter().map(|node| Node { name: node.name_any().into(), labels: node.labels().clone() }).collect();
+        let all: Vec<Node> = nodes.iter().map(|node| kube_node::selectable(node)).collect();
         let mut by_value: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in all.iter().enumerate() {
             by_value.entry(node.name.to_string()).or_default().push(index);
@@ -63,11 +57,9 @@ impl NodeIndex {
     }
 
     pub fn home(&self, volume: &PersistentVolume) -> Home {
-        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-        let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else { return Home::NotOne };
-        let Ok(selector) = serde_json::to_value(required) else { return Home::NotOne };
-        let named: Option<Vec<&String>> =
-            required.node_selector_terms.iter().map(names).collect::<Option<Vec<_>>>().map(|all| all.concat());
+        let Some(affinity) = &volume.affinity else { return Home::NotOne };
+        let Some(selector) = affinity.selector() else { return Home::NotOne };
+        let named = affinity.hostnames();
         let candidates: Vec<&Node> = match &named {
             Some(values) => values
                 .iter()
@@ -92,13 +84,4 @@ impl NodeIndex {
 fn only<'a>(values: &[&'a String]) -> Option<&'a str> {
     let first = values.first()?;
     values.iter().all(|value| value == first).then_some(first.as_str())
-}
-
-/// The hostnames, or names, of which a term demands one; `None`: it demands none.
-fn names(term: &NodeSelectorTerm) -> Option<Vec<&String>> {
-    let labels = term.match_expressions.iter().flatten();
-    let labels = labels.filter(|wanted| wanted.key == HOSTNAME || wanted.key == TOPOLOGY_KEY);
-    let fields = term.match_fields.iter().flatten().filter(|wanted| wanted.key == NAME);
-    let wanted = labels.chain(fields).find(|wanted| wanted.operator == "In")?;
-    Some(wanted.values.iter().flatten().collect())
 }

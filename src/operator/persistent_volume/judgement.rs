@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 
 use crate::api::crd::HealthEntry;
 use crate::health::HealthReason;
-use crate::operator::node_ready::NodeReadiness;
-use crate::operator::steady::Lasting;
+use crate::operator::node::ready::NodeReadiness;
+use crate::operator::status::steady::Lasting;
 
 /// What is wrong with one PersistentVolume, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,13 @@ mod tests {
     }
 
     fn entry(reason: &str) -> HealthEntry {
-        HealthEntry { reason: reason.to_owned(), severity: String::new(), message: String::new(), since: None }
+        HealthEntry {
+            reason: reason.to_owned(),
+            severity: String::new(),
+            message: String::new(),
+            since: None,
+            confirmed_by: None,
+        }
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! The Events of marks, as Kubernetes' proposal has them. One that could not be written with its mark is kept: the mark
-//! is there, so no later look would miss it.
+//! is there, so no later pass would miss it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::runtime::events::EventType;
 
 use super::marks::MarkChange;
-use crate::operator::error::OperatorError;
+use super::refusals::WriteEnd;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::object_key::Uid;
 use crate::operator::event::EventNote;
-use crate::operator::event_writer::EventWriter;
+use crate::operator::event::writer::EventWriter;
+use crate::operator::kube_volume::PersistentVolume;
 
 /// How many may wait: those of a rack whose Events are all refused.
 const ROOM: usize = 1024;
@@ -23,6 +26,13 @@ pub struct MarkEvent {
     /// Of the annotation.
     mark: String,
     note: EventNote,
+}
+
+/// By which it is known whether the Event of a mark was refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MarkKey {
+    volume: Uid<PersistentVolume>,
+    mark: String,
 }
 
 impl MarkEvent {
@@ -40,10 +50,10 @@ impl MarkEvent {
         marked.chain(change.unmarked.iter().map(|mark| event("Unmark", mark))).collect()
     }
 
-    /// By which it is known whether it was refused. That a mark comes and that it goes have one: of the two only the later
-    /// one is news.
-    pub fn key(&self) -> String {
-        format!("{} {}", self.about.uid.as_deref().unwrap_or_default(), self.mark)
+    /// That a mark comes and that it goes have one: of the two only the later one is news.
+    pub fn key(&self) -> MarkKey {
+        let volume = self.about.uid.as_deref().unwrap_or_default().into();
+        MarkKey { volume, mark: self.mark.clone() }
     }
 }
 
@@ -69,31 +79,31 @@ impl MarkEvents {
         self.waiting.0.values().cloned()
     }
 
-    /// Writes one that waits. False: it waits on.
-    pub async fn write_late(&mut self, event: &Arc<MarkEvent>) -> Result<bool, OperatorError> {
+    /// Writes one that waits. Refused: it waits on.
+    pub async fn write_late(&mut self, event: &Arc<MarkEvent>) -> Result<WriteEnd, OperatorError> {
         match self.waiting.has(event) {
             true => self.write(event).await,
             // A later one has taken its place, or is written.
-            false => Ok(true),
+            false => Ok(WriteEnd::Done),
         }
     }
 
-    /// Writes one. If that fails, it waits. False: it waits, and was not tried.
-    pub async fn write(&mut self, event: &Arc<MarkEvent>) -> Result<bool, OperatorError> {
+    /// Writes one. If that fails, it waits. Refused, without an error: it waits, and was not tried.
+    pub async fn write(&mut self, event: &Arc<MarkEvent>) -> Result<WriteEnd, OperatorError> {
         if self.are_refused {
-            self.waiting.after(event, false);
-            return Ok(false);
+            self.waiting.after(event, WriteEnd::Refused);
+            return Ok(WriteEnd::Refused);
         }
         // Events of one reason and action are one Event with a count, whatever their notes say.
         let written = self.writer.write(&event.about, &event.mark, &event.note).await;
         self.are_refused = written.is_err();
-        self.waiting.after(event, written.is_ok());
-        written.map(|()| true)
+        self.waiting.after(event, if written.is_ok() { WriteEnd::Done } else { WriteEnd::Refused });
+        written.map(|()| WriteEnd::Done)
     }
 }
 
 #[derive(Debug, Default)]
-struct WaitingEvents(BTreeMap<String, Arc<MarkEvent>>);
+struct WaitingEvents(BTreeMap<MarkKey, Arc<MarkEvent>>);
 
 impl WaitingEvents {
     fn has(&self, event: &Arc<MarkEvent>) -> bool {
@@ -101,9 +111,9 @@ impl WaitingEvents {
     }
 
     /// What came of a try.
-    fn after(&mut self, event: &Arc<MarkEvent>, is_written: bool) {
+    fn after(&mut self, event: &Arc<MarkEvent>, end: WriteEnd) {
         let key = event.key();
-        if is_written {
+        if end == WriteEnd::Done {
             self.0.remove(&key);
         } else if self.0.len() < ROOM || self.0.contains_key(&key) {
             self.0.insert(key, Arc::clone(event));
@@ -145,16 +155,16 @@ mod tests {
     fn one_that_is_not_written_waits_until_it_is_and_no_more_wait_than_there_is_room_for() {
         let mut waiting = WaitingEvents::default();
         let [one] = events("uid", &["DiskMissing"], &[]).try_into().expect("one");
-        waiting.after(&one, false);
-        waiting.after(&one, false);
+        waiting.after(&one, WriteEnd::Refused);
+        waiting.after(&one, WriteEnd::Refused);
         assert_eq!(waiting.0.len(), 1);
         for number in 0..ROOM {
-            waiting.after(&events(&number.to_string(), &["DiskMissing"], &[])[0], false);
+            waiting.after(&events(&number.to_string(), &["DiskMissing"], &[])[0], WriteEnd::Refused);
         }
         assert_eq!(waiting.0.len(), ROOM);
-        waiting.after(&one, false);
+        waiting.after(&one, WriteEnd::Refused);
         assert!(waiting.0.contains_key(&one.key()), "the first one keeps its place");
-        waiting.after(&one, true);
+        waiting.after(&one, WriteEnd::Done);
         assert!(!waiting.0.contains_key(&one.key()));
     }
 
@@ -162,10 +172,10 @@ mod tests {
     fn of_a_mark_that_comes_and_goes_only_the_last_event_waits_and_none_once_that_is_written() {
         let mut waiting = WaitingEvents::default();
         let (mark, unmark) = (&events("uid", &["DiskMissing"], &[])[0], &events("uid", &[], &["DiskMissing"])[0]);
-        waiting.after(mark, false);
-        waiting.after(unmark, false);
+        waiting.after(mark, WriteEnd::Refused);
+        waiting.after(unmark, WriteEnd::Refused);
         assert!(waiting.has(unmark) && !waiting.has(mark));
-        waiting.after(mark, true);
+        waiting.after(mark, WriteEnd::Done);
         assert!(waiting.0.is_empty(), "the newest Event must say what holds: {waiting:?}");
     }
 }

@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use jiff::fmt::strtime::BrokenDownTime;
 
+use crate::operator::status::second::to_second;
+
 /// As Go prints a time: `2018-04-17 07:31:02.388570492 +0000 UTC m=+600.033905921`.
 const GO: &str = "%Y-%m-%d %H:%M:%S%.f %z";
 
 pub fn written(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    to_second(time).to_string()
 }
 
 /// `None`: it is no time.

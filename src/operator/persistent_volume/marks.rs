@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 
 use super::mark_time;
-use crate::health::{HealthReason, REASONS};
+use crate::health::HealthReason;
+use crate::operator::kube_volume::{FIRST_MARK_TIME, PersistentVolume, is_mark};
 
-pub const FIRST_MARK_TIME: &str = "FirstMarkTime";
-/// Since when the marks that say that the volume is lost are as they are (RFC 3339 in UTC). Not `FirstMarkTime`: that is
-/// the time of the first mark of any kind, which may be weeks old when the disk is lost.
+/// Since when the marks that say that the volume is lost are as they are (RFC 3339 in UTC). Not `FirstMarkTime`: that
+/// is the time of the first mark of any kind, which may be weeks old when the disk is lost.
 pub const UNUSABLE_SINCE: &str = "localpool.dev/unusable-since";
 const MARKED: &str = "yes";
 /// How far ahead another machine's clock may be.
@@ -28,19 +27,14 @@ pub struct MarkChange {
     pub unmarked: Vec<String>,
 }
 
-/// Whether only this module writes the annotation.
-pub fn is_mark(key: &str) -> bool {
-    key == FIRST_MARK_TIME || REASONS.iter().any(|row| row.word == key && row.marks())
-}
-
 /// The reasons by which a PersistentVolume is marked now.
 pub fn present(annotations: &BTreeMap<String, String>) -> BTreeSet<HealthReason> {
     let keys = annotations.keys().filter(|key| *key != FIRST_MARK_TIME && is_mark(key));
     keys.map(|key| HealthReason::from(key.clone())).collect()
 }
 
-/// Those that were written into this PersistentVolume: their time is written with them, and is not older than it. Others
-/// came with a copy of a manifest, or from a person.
+/// Those that were written into this PersistentVolume: their time is written with them, and is not older than it.
+/// Others came with a copy of a manifest, or from a person.
 pub fn own(volume: &PersistentVolume) -> BTreeSet<HealthReason> {
     let created = volume.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let written = volume.annotations().get(FIRST_MARK_TIME).and_then(|text| mark_time::read(text));
@@ -102,12 +96,14 @@ pub fn change(
 #[cfg(test)]
 mod tests {
     use super::super::judgement::{PromisedSize, Reported, Watcher, judge};
-    use super::super::object::Backing;
     use super::*;
     use crate::api::crd::HealthEntry;
-    use crate::health::Face;
-    use crate::operator::node_ready::NodeReadiness;
-    use crate::operator::steady::Lasting;
+    use crate::health::{Face, REASONS};
+    use crate::operator::kube_volume::Backing;
+    use crate::operator::node::ready::NodeReadiness;
+    use crate::operator::recorded_failures::{RecordedFailure, words};
+    use crate::operator::status::health;
+    use crate::operator::status::steady::Lasting;
     use crate::volume::VolumeId;
 
     const NOW: &str = "2026-01-01T00:10:00Z";
@@ -196,6 +192,7 @@ mod tests {
                 severity: String::new(),
                 message: String::new(),
                 since: None,
+                confirmed_by: None,
             };
             let (entries, node) = (
                 [entry],
@@ -208,12 +205,41 @@ mod tests {
             let reported = Reported::Entries(&entries);
             let judged = judge(Lasting::Yes(node), reported, Watcher::InReport, PromisedSize::Fits, &BTreeSet::new());
             let reasons: Vec<HealthReason> = judged.reasons.into_iter().collect();
-            let words = changed(&[], &reasons).map(|(_, events)| events).unwrap_or_default();
+            let events = changed(&[], &reasons).map(|(_, events)| events).unwrap_or_default();
             let marks = row.faces().into_iter().filter_map(|face| match face {
                 Face::Mark(word) => Some(format!("+{word}")),
                 _ => None,
             });
-            assert_eq!(words, marks.collect::<Vec<_>>(), "{}", row.word);
+            assert_eq!(events, marks.collect::<Vec<_>>(), "{}", row.word);
+        }
+    }
+
+    /// The chain from a real kernel to the PersistentVolume: the vm tier holds the reasons, this what becomes of them.
+    #[test]
+    fn what_each_failure_on_a_real_kernel_reports_marks_its_persistent_volume_until_its_repair() {
+        for failure in RecordedFailure::all() {
+            let mut present = BTreeMap::new();
+            for found in failure.of_volume() {
+                let entries = health::entries(&[], &found, Some("a"));
+                let node = Lasting::Yes(NodeReadiness::Ready);
+                let reported = Reported::Entries(&entries);
+                let judged = judge(node, reported, Watcher::InReport, PromisedSize::Fits, &BTreeSet::new());
+                let reasons: Vec<HealthReason> = judged.reasons.into_iter().collect();
+                let before: Vec<(&str, &str)> =
+                    present.iter().map(|(key, value): (&String, &String)| (key.as_str(), value.as_str())).collect();
+                let after = changed(&before, &reasons).map(|(all, _)| all);
+                present = after.unwrap_or(present);
+                let rows = REASONS.iter().filter(|row| words(&found).iter().any(|word| word == row.word));
+                let marks = rows.flat_map(|row| row.faces()).filter_map(|face| match face {
+                    Face::Mark(word) => Some(word.to_owned()),
+                    _ => None,
+                });
+                let times = [FIRST_MARK_TIME, UNUSABLE_SINCE];
+                let marked: BTreeSet<String> =
+                    present.keys().filter(|key| !times.contains(&key.as_str())).cloned().collect();
+                assert_eq!(marked, marks.collect(), "{}", failure.name());
+                assert_eq!(present.contains_key(FIRST_MARK_TIME), !marked.is_empty(), "{}", failure.name());
+            }
         }
     }
 

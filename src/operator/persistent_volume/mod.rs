@@ -1,13 +1,14 @@
 //! PersistentVolumes with which something is wrong are marked, as Kubernetes' proposal for monitoring local volumes has
 //! it (docs/health.md, "Marks on PersistentVolumes").
 //!
-//! Takes in PersistentVolumes, PoolVolumes, DevicePools and Nodes by watches; gives out annotations that name what is
-//! wrong, Events, in the spec of each DevicePool the local PersistentVolumes of other provisioners that the node's agent
-//! looks at, what PersistentVolumes say of PoolVolumes, and answers to what agents ask about
-//! PersistentVolumes. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the administrator wants marked ones reserved (`reserve`).
+//! Takes in PersistentVolumes (`kube_volume`), PoolVolumes, DevicePools and Nodes by watches; gives out annotations
+//! that name what is wrong, Events, in the spec of each DevicePool the local PersistentVolumes of other provisioners
+//! that the node's agent looks at, what PersistentVolumes say of PoolVolumes, and answers to what agents ask about
+//! PersistentVolumes. Only the leader does this. Annotations are all that it writes into a PersistentVolume, unless the
+//! administrator wants marked ones reserved (`reserve`).
 //!
 //! ```text
-//! object (whose it is) ─▶ home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
+//! home (its node) ─▶ judgement (what is wrong) ─▶ marks (which annotations change) ─▶ monitor
 //! open_questions (who is answered now) ─▶ answer (what is said to them) ─▶ answerer
 //! ```
 //!
@@ -21,9 +22,9 @@ mod mark_events;
 mod mark_time;
 pub(in crate::operator) mod marks;
 mod monitor;
-pub(in crate::operator) mod object;
 mod open_questions;
 pub(in crate::operator) mod plan;
+pub(in crate::operator) mod pod_pvcs;
 pub(in crate::operator) mod refusals;
 pub(in crate::operator) mod reserve;
 mod unclaimed;

@@ -7,38 +7,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::mark_events::{MarkEvent, MarkEvents};
+use super::mark_events::{MarkEvent, MarkEvents, MarkKey};
 use super::marks::MarkChange;
-use super::object;
 use super::plan::{MarkPlan, Now, Planner};
-use super::refusals::Refusals;
+use super::refusals::{Refusals, WriteEnd};
 use super::reserve::{Reservation, ReservePolicy};
 use super::view::View;
 use super::volume_plan::VolumeChange;
 use super::watch_list::WatchList;
 use crate::agent::Run;
 use crate::api::crd::{DevicePool, PERSISTENT_VOLUME_ANNOTATION, PoolVolume, VolumeOrder};
-use crate::operator::error::OperatorError;
-use crate::operator::event_writer::EventWriter;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::object_key::Uid;
+use crate::operator::api_server::store::Store;
+use crate::operator::api_server::write::{Write, patch, patch_status};
+use crate::operator::event::writer::EventWriter;
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::metrics::Metrics;
-use crate::operator::steady::GRACE;
-use crate::operator::store::Store;
+use crate::operator::status::steady::GRACE;
 use crate::operator::stores::Stores;
 use crate::operator::volume::objects::VolumeApi;
-use crate::operator::volume::{AskedBy, erase_of, give_up, given_up_words};
-use crate::operator::write::{Write, patch, patch_status};
+use crate::operator::volume::{AskedBy, erase_of, give_up, given_up_lines};
 
 /// Changes come in bursts; a pass waits for the end of one. It looks at all PersistentVolumes, and has time.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How many PersistentVolumes one pass writes, and how long after it the next one begins: a rack that fails at once
 /// must not keep the API server from those who mend it.
 const WRITES: usize = 50;
-const NEXT: Duration = Duration::from_secs(1);
+const WRITES_INTERVAL: Duration = Duration::from_secs(1);
 /// The name of this work in metrics and logs.
 const WORK: &str = "monitor";
 
@@ -54,7 +54,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// `volumes` are all PersistentVolumes, as `object::needed` gives them.
+    /// `volumes` are all PersistentVolumes, as the leader watches them.
     pub fn new(
         client: Client,
         stores: Stores,
@@ -106,45 +106,52 @@ impl Monitor {
     }
 
     /// Returns when there is something to do even if nothing changes.
-    async fn perform(&mut self, plan: MarkPlan, refusals: &mut Refusals, now: Duration) -> Option<Duration> {
+    async fn perform(
+        &mut self,
+        plan: MarkPlan,
+        refusals: &mut Refusals<PlannedKey>,
+        now: Duration,
+    ) -> Option<Duration> {
         self.count(&plan);
         self.events.begin_pass();
         let due = plan.due;
         let late = self.events.waiting().map(PlannedWrite::Event);
         let all = PlannedWrite::all_of(plan).into_iter().chain(late).collect();
         let (writes, waiting) = refusals.select(all, PlannedWrite::key, WRITES, now);
-        let (mut failed, mut written) = (false, false);
+        let (mut pass, mut written) = (WriteEnd::Done, false);
         for write in writes {
-            let done = self.carry_out(&write, refusals).await;
-            refusals.written(write.key(), done);
-            (failed, written) = (failed || !done, written || done);
+            let end = self.carry_out(&write, refusals).await;
+            refusals.written(write.key(), end);
+            match end {
+                WriteEnd::Done => written = true,
+                WriteEnd::Refused => pass = WriteEnd::Refused,
+            }
         }
         let due = due.map(|due| Duration::try_from(due).unwrap_or_default());
-        let next = (waiting > 0 && written).then_some(NEXT);
-        due.into_iter().chain(next).chain(refusals.end(failed, now)).min()
+        let next = (waiting > 0 && written).then_some(WRITES_INTERVAL);
+        due.into_iter().chain(next).chain(refusals.end(pass, now)).min()
     }
 
-    /// Whether nothing of it has to be tried again.
-    async fn carry_out(&mut self, write: &PlannedWrite, refusals: &mut Refusals) -> bool {
+    async fn carry_out(&mut self, write: &PlannedWrite, refusals: &mut Refusals<PlannedKey>) -> WriteEnd {
         match write {
             PlannedWrite::Marks(volume, change) => match self.note(self.write(volume, change).await) {
                 Some(Write::Done(())) => {
                     for event in MarkEvent::all_of(volume, change) {
                         let written = self.events.write(&event).await;
-                        refusals.written(Some(event.key()), self.is_written(written));
+                        refusals.written(Some(PlannedKey::Event(event.key())), self.event_end(written));
                     }
-                    true
+                    WriteEnd::Done
                 }
-                Some(Write::Changed) => true,
-                None => false,
+                Some(Write::Changed) => WriteEnd::Done,
+                None => WriteEnd::Refused,
             },
             PlannedWrite::Event(event) => {
                 let written = self.events.write_late(event).await;
-                self.is_written(written)
+                self.event_end(written)
             }
-            PlannedWrite::Reservation(volume, change) => self.note(self.reserve(volume, *change).await).is_some(),
-            PlannedWrite::WatchList(pool, list) => self.note(self.write_list(pool, list).await).is_some(),
-            PlannedWrite::Volume(volume, change) => self.note(self.change(volume, change).await).is_some(),
+            PlannedWrite::Reservation(volume, change) => self.end(self.reserve(volume, *change).await),
+            PlannedWrite::WatchList(pool, list) => self.end(self.write_list(pool, list).await),
+            PlannedWrite::Volume(volume, change) => self.end(self.change(volume, change).await),
         }
     }
 
@@ -164,7 +171,7 @@ impl Monitor {
         // The UID: another PersistentVolume of that name is another volume.
         let change = json!({"metadata": {"uid": volume.uid(), "annotations": change.annotations}});
         let written = patch(&api, &name, &format!("marking PersistentVolume {name}"), change).await?;
-        Ok(written.map(|written| self.volumes.learn(object::needed(written), sent)))
+        Ok(written.map(|written| self.volumes.learn(written, sent)))
     }
 
     /// Only if nobody has changed it meanwhile: a claim may just be bound.
@@ -207,7 +214,7 @@ impl Monitor {
             VolumeOrder::Erase => erase_of(client, live, AskedBy::Order, Run::Real).await?,
             VolumeOrder::Abandon => {
                 give_up(client, &live, Run::Real).await?;
-                given_up_words(&live, None, Run::Real)
+                given_up_lines(&live, None, Run::Real)
             }
             // The agent does it.
             VolumeOrder::Adopt | VolumeOrder::Settle => Vec::new(),
@@ -242,8 +249,12 @@ impl Monitor {
         Ok(())
     }
 
-    fn is_written(&self, event: Result<bool, OperatorError>) -> bool {
-        event.inspect_err(|error| self.metrics.failed(WORK, error)).unwrap_or(false)
+    fn event_end(&self, event: Result<WriteEnd, OperatorError>) -> WriteEnd {
+        event.inspect_err(|error| self.metrics.failed(WORK, error)).unwrap_or(WriteEnd::Refused)
+    }
+
+    fn end<T>(&self, written: Result<T, OperatorError>) -> WriteEnd {
+        self.note(written).map_or(WriteEnd::Refused, |_| WriteEnd::Done)
     }
 
     fn note<T>(&self, written: Result<T, OperatorError>) -> Option<T> {
@@ -264,6 +275,18 @@ enum PlannedWrite {
     Volume(Arc<PoolVolume>, VolumeChange),
     /// Of a mark that was written before.
     Event(Arc<MarkEvent>),
+}
+
+/// By which it is known whether a request was refused: marks and the reservation of one volume are two.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PlannedKey {
+    Marks(Uid<PersistentVolume>),
+    Reservation(Uid<PersistentVolume>),
+    WatchList(Uid<DevicePool>),
+    Conditions(Uid<PoolVolume>),
+    Annotations(Uid<PoolVolume>),
+    Order(Uid<PoolVolume>),
+    Event(MarkKey),
 }
 
 impl PlannedWrite {
@@ -288,17 +311,16 @@ impl PlannedWrite {
         }
     }
 
-    /// By which it is known whether it was refused: marks and the reservation of one volume are two.
-    fn key(&self) -> Option<String> {
+    fn key(&self) -> Option<PlannedKey> {
         match self {
-            Self::Marks(volume, _) => volume.uid(),
-            Self::Reservation(volume, _) => volume.uid().map(|uid| format!("{uid} reserved")),
-            Self::WatchList(pool, _) => pool.uid(),
-            Self::Event(event) => Some(event.key()),
-            Self::Volume(volume, change) => volume.uid().map(|uid| match change {
-                VolumeChange::Conditions(_) => uid,
-                VolumeChange::Annotations(_) => format!("{uid} annotations"),
-                VolumeChange::CarryOut(_) => format!("{uid} order"),
+            Self::Marks(volume, _) => Uid::of(&**volume).map(PlannedKey::Marks),
+            Self::Reservation(volume, _) => Uid::of(&**volume).map(PlannedKey::Reservation),
+            Self::WatchList(pool, _) => Uid::of(&**pool).map(PlannedKey::WatchList),
+            Self::Event(event) => Some(PlannedKey::Event(event.key())),
+            Self::Volume(volume, change) => Uid::of(&**volume).map(|uid| match change {
+                VolumeChange::Conditions(_) => PlannedKey::Conditions(uid),
+                VolumeChange::Annotations(_) => PlannedKey::Annotations(uid),
+                VolumeChange::CarryOut(_) => PlannedKey::Order(uid),
             }),
         }
     }

@@ -1,28 +1,33 @@
 //! Which questions of agents are answered now. Pure.
 //!
-//! Each reading is of all PersistentVolumes: a question that nobody can answer must not cause one with each change of the
-//! cluster.
+//! Each reading is of all PersistentVolumes: a question that nobody can answer must not cause one with each
+//! change of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt as _;
-
 use super::answer::unanswered;
 use crate::api::crd::{DevicePool, PoolQuestion};
+use crate::device::NodeName;
 use crate::host::Backoff;
+use crate::operator::api_server::object_key::Uid;
 
 /// The wait before a question is tried again: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// A question, with the object that asks it.
 pub type Asker = (Arc<DevicePool>, PoolQuestion);
 
-/// The questions that were tried and have no answer, by the UID of the DevicePool and the token. Times are monotonic.
+/// The questions that were tried and have no answer. Times are monotonic.
 #[derive(Debug, Default)]
-pub struct OpenQuestions(BTreeMap<(Option<String>, String), Tried>);
+pub struct OpenQuestions(BTreeMap<QuestionKey, Tried>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct QuestionKey {
+    pool: Option<Uid<DevicePool>>,
+    token: String,
+}
 
 #[derive(Debug)]
 struct Tried {
@@ -36,19 +41,19 @@ impl OpenQuestions {
     pub fn due(
         &mut self,
         pools: Vec<Arc<DevicePool>>,
-        has_node: impl Fn(&str) -> bool,
+        has_node: impl Fn(&NodeName) -> bool,
         now: Duration,
     ) -> (Vec<Asker>, Option<Duration>) {
         let asker = |pool: Arc<DevicePool>| {
             let question = unanswered(&pool)?.clone();
-            (!question.promises || has_node(&pool.name_any())).then_some((pool, question))
+            (!question.promises || has_node(&pool.node())).then_some((pool, question))
         };
         let open: BTreeMap<_, Asker> = pools.into_iter().filter_map(asker).map(|one| (key(&one), one)).collect();
         self.0.retain(|key, _| open.contains_key(key));
         let is_due = |key: &_| self.0.get(key).is_none_or(|tried| tried.again <= now);
         let due: Vec<_> = open.into_iter().filter(|(key, _)| is_due(key)).collect();
         for (key, _) in &due {
-            let new = || Tried { again: now, backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT) };
+            let new = || Tried { again: now, backoff: RETRY };
             let tried = self.0.entry(key.clone()).or_insert_with(new);
             tried.again = now + tried.backoff.wait();
         }
@@ -57,8 +62,8 @@ impl OpenQuestions {
     }
 }
 
-fn key((pool, question): &Asker) -> (Option<String>, String) {
-    (pool.uid(), question.token.clone())
+fn key((pool, question): &Asker) -> QuestionKey {
+    QuestionKey { pool: Uid::of(&**pool), token: question.token.clone() }
 }
 
 #[cfg(test)]
@@ -74,7 +79,7 @@ mod tests {
     }
 
     fn due(asked: &mut OpenQuestions, pools: &[Arc<DevicePool>], seconds: u64) -> (Vec<String>, Option<u64>) {
-        let (due, again) = asked.due(pools.to_vec(), |node| node != "gone", Duration::from_secs(seconds));
+        let (due, again) = asked.due(pools.to_vec(), |node| *node != "gone", Duration::from_secs(seconds));
         (due.into_iter().map(|(_, question)| question.token).collect(), again.map(|again| again.as_secs()))
     }
 

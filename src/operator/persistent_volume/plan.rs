@@ -4,24 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
 use super::home::{Home, NodeIndex};
 use super::judgement::{Judgement, PromisedSize, Reported, Watcher, judge};
 use super::marks::{self, MarkChange};
-use super::object::{self, Backing};
-use super::reserve::{Reservation, ReservePolicy};
+use super::reserve::{Marking, Reservation, ReservePolicy};
 use super::view::View;
 use super::volume_plan::{VolumePlan, VolumePlanner};
 use super::watch_list::{self, WatchList};
 use crate::api::crd::{DevicePool, PoolVolume, WatchedVolume};
 use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::kube_node;
-use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::operator::api_server::object_key::Uid;
+use crate::operator::kube_volume::{Backing, PersistentVolume};
+use crate::operator::node::kube_node;
+use crate::operator::node::ready::{NodeReadiness, readiness};
 use crate::operator::pool::agent_life::silence;
-use crate::operator::steady::{Lasting, Steady};
+use crate::operator::status::steady::{Lasting, Steady};
 use crate::volume::VolumeId;
 
 /// The time, by the wall and by a clock that does not jump.
@@ -44,8 +45,8 @@ pub struct MarkPlan {
     pub unwatched: i64,
     /// What is done about PoolVolumes.
     pub volumes: VolumePlan,
-    /// How many local PersistentVolumes of other provisioners each reason holds for, and how many of this driver promise
-    /// more than their volume has: their PoolVolumes do not say so.
+    /// How many local PersistentVolumes of other provisioners each reason holds for, and how many of this driver
+    /// promise more than their volume has: their PoolVolumes do not say so.
     pub marked: BTreeMap<HealthReason, i64>,
     /// After this time there may be more, even if nothing changes.
     pub due: Option<SignedDuration>,
@@ -64,7 +65,7 @@ pub struct Planner {
 
 /// What one pass has seen, besides what it plans.
 #[derive(Debug, Default)]
-struct Seen {
+struct PassFacts {
     homes: BTreeSet<NodeName>,
     absent: BTreeSet<VolumeId>,
     above: BTreeSet<VolumeId>,
@@ -84,11 +85,11 @@ impl Planner {
         let index = NodeIndex::of(&view.nodes);
         let by_name = view.nodes_by_name();
         let pools = view.pools_by_node();
-        let (mut plan, mut seen) = (MarkPlan::default(), Seen::default());
+        let (mut plan, mut facts) = (MarkPlan::default(), PassFacts::default());
         for persistent in &view.persistent {
-            let Some(backing) = object::backing(persistent) else { continue };
+            let Some(backing) = persistent.backing() else { continue };
             let is_path = matches!(backing, Backing::Path(_));
-            let volume = match &backing {
+            let volume = match backing {
                 Backing::Volume(id) => view.volumes.get(id).map(Arc::as_ref),
                 Backing::Path(_) => None,
             };
@@ -98,21 +99,21 @@ impl Planner {
             plan.unwatched += i64::from(is_path && pool.is_none() && !matches!(found, Home::Gone(_)));
             let (Home::Node(home) | Home::Gone(home)) = found else { continue };
             let node = self.node(&home, by_name.get(&home).copied(), now);
-            let (reported, watcher, promise) = match (&backing, pool) {
+            let (reported, watcher, promise) = match (backing, pool) {
                 (Backing::Volume(id), _) => {
-                    let (reported, promise) = self.of_volume(persistent, *id, volume, view, &mut seen, now);
+                    let (reported, promise) = self.of_volume(persistent, *id, volume, view, &mut facts, now);
                     (reported, Watcher::InReport, promise)
                 }
                 (Backing::Path(path), Some(pool)) => {
                     let entry = watch_list::entry(persistent, path, pool);
-                    seen.lists.entry(home.clone()).or_default().push(entry);
+                    facts.lists.entry(home.clone()).or_default().push(entry);
                     (of_path(persistent, pool), watcher(pool), PromisedSize::Fits)
                 }
                 (Backing::Path(_), None) => (Reported::NotYet, Watcher::InReport, PromisedSize::Fits),
             };
-            seen.homes.insert(home);
+            facts.homes.insert(home);
             let judgement = judge(node, reported, watcher, promise, &marks::present(persistent.annotations()));
-            plan.take(persistent, &backing, &judgement, now.wall);
+            plan.take(persistent, backing, &judgement, now.wall);
             if promise == PromisedSize::Above(Lasting::Yes(())) {
                 plan.count(&HealthReason::MisMatchedVolSize);
             }
@@ -120,10 +121,11 @@ impl Planner {
                 judgement.reasons.iter().filter(|reason| reason.marks()).for_each(|reason| plan.count(reason));
             }
             let is_marked = judgement.reasons.iter().any(HealthReason::marks);
-            let reservation = self.reserve.decide(persistent, is_marked);
+            let marking = if is_marked { Marking::Marked } else { Marking::Unmarked };
+            let reservation = self.reserve.decide(persistent, marking);
             plan.reservations.extend(reservation.map(|reservation| (Arc::clone(persistent), reservation)));
         }
-        let Seen { homes, absent, above, lists } = seen;
+        let PassFacts { homes, absent, above, lists } = facts;
         plan.watch(&view.pools, lists);
         plan.volumes = self.volumes.plan(view, now.monotonic);
         plan.due = plan.due.into_iter().chain(plan.volumes.due).min();
@@ -140,19 +142,19 @@ impl Planner {
         id: VolumeId,
         volume: Option<&'v PoolVolume>,
         view: &View,
-        seen: &mut Seen,
+        facts: &mut PassFacts,
         now: Now,
     ) -> (Reported<'v>, PromisedSize) {
         match volume {
             Some(volume) if is_above(persistent, volume) => {
-                seen.above.insert(id);
-                let lasting = self.above.look(&id, (), SignedDuration::ZERO, now.monotonic);
+                facts.above.insert(id);
+                let lasting = self.above.observe(&id, (), SignedDuration::ZERO, now.monotonic);
                 (of_status(volume), PromisedSize::Above(lasting))
             }
             Some(volume) => (of_status(volume), PromisedSize::Fits),
             None if is_in_use(persistent) && !view.unread.contains(&id) => {
-                seen.absent.insert(id);
-                let lasting = self.absent.look(&id, (), SignedDuration::ZERO, now.monotonic);
+                facts.absent.insert(id);
+                let lasting = self.absent.observe(&id, (), SignedDuration::ZERO, now.monotonic);
                 (Reported::Absent(lasting), PromisedSize::Fits)
             }
             None => (Reported::NotYet, PromisedSize::Fits),
@@ -162,7 +164,7 @@ impl Planner {
     fn node(&mut self, name: &NodeName, node: Option<&Node>, now: Now) -> Lasting<NodeReadiness> {
         let since = node.and_then(kube_node::ready_since);
         let already = since.map_or(SignedDuration::ZERO, |since| now.wall.duration_since(since));
-        self.nodes.look(name, readiness(node), already, now.monotonic)
+        self.nodes.observe(name, readiness(node), already, now.monotonic)
     }
 }
 
@@ -201,13 +203,14 @@ fn of_status(volume: &PoolVolume) -> Reported<'_> {
 /// Whether a PersistentVolume of this driver promises more than its volume has, as one that a person made by hand may.
 fn is_above(persistent: &PersistentVolume, volume: &PoolVolume) -> bool {
     let size = volume.status.as_ref().and_then(|status| status.size);
-    size.is_some_and(|size| watch_list::promised(persistent) > size)
+    size.is_some_and(|size| persistent.capacity > size)
 }
 
 /// What the agent found at the path of a PersistentVolume.
 fn of_path<'a>(volume: &PersistentVolume, pool: &'a DevicePool) -> Reported<'a> {
     let mut found = pool.status.iter().flat_map(|status| &status.persistent_volumes);
-    let found = found.find(|found| Some(&found.uid) == volume.metadata.uid.as_ref());
+    let uid = Uid::of(volume);
+    let found = found.find(|found| uid.as_ref().is_some_and(|uid| *uid == *found.uid));
     found.map_or(Reported::NotYet, |found| Reported::Entries(&found.health))
 }
 
@@ -219,8 +222,7 @@ fn watcher(pool: &DevicePool) -> Watcher {
 
 /// Nobody deletes it: what is deleted goes from the disk before its PersistentVolume goes.
 fn is_in_use(volume: &PersistentVolume) -> bool {
-    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    volume.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Released" | "Failed"))
+    volume.metadata.deletion_timestamp.is_none() && !volume.phase.is_released()
 }
 
 #[cfg(test)]

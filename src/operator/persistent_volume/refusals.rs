@@ -6,33 +6,41 @@ use std::time::Duration;
 use crate::host::Backoff;
 
 /// The wait before refused writes are tried again: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// Which writes were refused, by a key that stays. Times are monotonic.
 #[derive(Debug)]
-pub struct Refusals {
-    refused: BTreeSet<String>,
+pub struct Refusals<K> {
+    refused: BTreeSet<K>,
     again: Duration,
     backoff: Backoff,
 }
 
-impl Refusals {
+/// What came of a write, or of all writes of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEnd {
+    /// Nothing of it has to be tried again.
+    Done,
+    /// The API server refused it, or did not answer.
+    Refused,
+}
+
+impl<K: Ord> Refusals<K> {
     pub fn new() -> Self {
-        let backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let backoff = RETRY;
         Self { refused: BTreeSet::new(), again: Duration::ZERO, backoff }
     }
 
-    /// Those that are written now, at most so many: refused ones last, and only when their time has come. And how many
-    /// have to wait for the next pass. A refused one that is not wanted any more is forgotten.
+    /// Those that are written now, at most `most` of them: refused ones last, and only when their time has come. And
+    /// how many have to wait for the next pass. A refused one that is not wanted any more is forgotten.
     pub fn select<T>(
         &mut self,
         mut all: Vec<T>,
-        key: impl Fn(&T) -> Option<String>,
+        key: impl Fn(&T) -> Option<K>,
         most: usize,
         now: Duration,
     ) -> (Vec<T>, usize) {
-        let wanted: BTreeSet<String> = all.iter().filter_map(&key).collect();
+        let wanted: BTreeSet<K> = all.iter().filter_map(&key).collect();
         self.refused.retain(|key| wanted.contains(key));
         let is_refused = |one: &T| key(one).is_some_and(|key| self.refused.contains(&key));
         all.retain(|one| now >= self.again || !is_refused(one));
@@ -43,22 +51,22 @@ impl Refusals {
     }
 
     /// What came of one write.
-    pub fn written(&mut self, key: Option<String>, is_done: bool) {
+    pub fn written(&mut self, key: Option<K>, end: WriteEnd) {
         if let Some(key) = key {
-            match is_done {
-                true => drop(self.refused.remove(&key)),
-                false => drop(self.refused.insert(key)),
+            match end {
+                WriteEnd::Done => drop(self.refused.remove(&key)),
+                WriteEnd::Refused => drop(self.refused.insert(key)),
             }
         }
     }
 
     /// At the end of a pass in which something was refused, or nothing: how long until refused writes are tried again.
-    pub fn end(&mut self, has_failed: bool, now: Duration) -> Option<Duration> {
+    pub fn end(&mut self, pass: WriteEnd, now: Duration) -> Option<Duration> {
         if self.refused.is_empty() {
             self.backoff.reset();
             return None;
         }
-        if has_failed {
+        if pass == WriteEnd::Refused {
             self.again = now + self.backoff.wait();
         }
         Some(self.again.saturating_sub(now))
@@ -79,15 +87,19 @@ mod tests {
         let at = Duration::from_secs;
         let (first, waiting) = refusals.select((0..5).collect(), uid, 3, at(0));
         assert_eq!((first.clone(), waiting), (vec![0, 1, 2], 2));
-        first.iter().for_each(|one| refusals.written(uid(one), false));
-        assert_eq!(refusals.end(true, at(0)), Some(at(2)));
+        first.iter().for_each(|one| refusals.written(uid(one), WriteEnd::Refused));
+        assert_eq!(refusals.end(WriteEnd::Refused, at(0)), Some(at(2)));
         assert_eq!(refusals.select((0..5).collect(), uid, 3, at(1)), (vec![3, 4], 0));
-        assert_eq!(refusals.end(false, at(1)), Some(at(1)), "nothing was refused, and the wait is no longer for it");
+        assert_eq!(
+            refusals.end(WriteEnd::Done, at(1)),
+            Some(at(1)),
+            "nothing was refused, and the wait is no longer for it"
+        );
         assert_eq!(refusals.select((0..5).collect(), uid, 3, at(2)), (vec![3, 4, 0], 2), "the others first");
-        refusals.written(uid(&0), false);
-        assert_eq!(refusals.end(true, at(2)), Some(at(4)));
-        (0..3).for_each(|one| refusals.written(uid(&one), true));
-        assert_eq!(refusals.end(false, at(6)), None);
+        refusals.written(uid(&0), WriteEnd::Refused);
+        assert_eq!(refusals.end(WriteEnd::Refused, at(2)), Some(at(4)));
+        (0..3).for_each(|one| refusals.written(uid(&one), WriteEnd::Done));
+        assert_eq!(refusals.end(WriteEnd::Done, at(6)), None);
     }
 
     #[test]
@@ -95,9 +107,9 @@ mod tests {
         let mut refusals = Refusals::new();
         let at = Duration::from_secs;
         refusals.select(vec![7], uid, 3, at(0));
-        refusals.written(uid(&7), false);
-        assert_eq!(refusals.end(true, at(0)), Some(at(2)));
+        refusals.written(uid(&7), WriteEnd::Refused);
+        assert_eq!(refusals.end(WriteEnd::Refused, at(0)), Some(at(2)));
         assert_eq!(refusals.select(Vec::new(), uid, 3, at(9)), (Vec::new(), 0), "its object is gone");
-        assert_eq!(refusals.end(false, at(9)), None);
+        assert_eq!(refusals.end(WriteEnd::Done, at(9)), None);
     }
 }

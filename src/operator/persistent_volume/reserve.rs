@@ -1,8 +1,11 @@
-//! PersistentVolumes that are marked and that nobody has bound are kept from being bound, those of this driver and local
-//! ones of others: their `spec.claimRef` names a claim that does not exist. Only if the administrator wants that.
+//! PersistentVolumes that are marked and that nobody has bound are kept from being bound, those of this driver and
+//! local ones of others: their `spec.claimRef` names a claim that does not exist. Only if the administrator wants that.
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
+
+use crate::operator::api_server::object_key::ObjectName;
+use crate::operator::kube_volume::{BindingPhase, PersistentVolume, PvcReference};
 
 /// What nobody else names a claim.
 const STEM: &str = "localpool-marked-";
@@ -12,7 +15,7 @@ const STEM: &str = "localpool-marked-";
 pub enum ReservePolicy {
     Never,
     /// With claims of this namespace.
-    In(String),
+    In(ObjectName<Namespace>),
 }
 
 /// What changes in one PersistentVolume.
@@ -22,16 +25,22 @@ pub enum Reservation {
     Ends,
 }
 
+/// Whether a PersistentVolume is marked from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    Marked,
+    Unmarked,
+}
+
 impl ReservePolicy {
-    /// `is_marked` says whether it is marked from now on.
-    pub fn decide(&self, volume: &PersistentVolume, is_marked: bool) -> Option<Reservation> {
-        let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-        match (claim, self) {
-            (Some(claim), _) if !is_reservation(claim) => None,
-            (Some(_), Self::In(_)) if is_marked => None,
+    pub fn decide(&self, volume: &PersistentVolume, marking: Marking) -> Option<Reservation> {
+        match (&volume.pvc, self) {
+            (Some(pvc), _) if !is_reservation(pvc) => None,
+            (Some(_), Self::In(_)) if marking == Marking::Marked => None,
             (Some(_), _) => Some(Reservation::Ends),
-            (None, Self::In(_)) if is_marked && phase == Some("Available") => Some(Reservation::Begins),
+            (None, Self::In(_)) if marking == Marking::Marked && volume.phase == BindingPhase::Available => {
+                Some(Reservation::Begins)
+            }
             (None, _) => None,
         }
     }
@@ -49,18 +58,18 @@ impl ReservePolicy {
 }
 
 /// A claim that exists has a UID, and is somebody's.
-pub fn is_reservation(claim: &ObjectReference) -> bool {
-    claim.uid.is_none() && claim.name.as_deref().is_some_and(|name| name.starts_with(STEM))
+pub fn is_reservation(pvc: &PvcReference) -> bool {
+    pvc.uid.is_none() && pvc.name.as_ref().is_some_and(|name| name.as_str().starts_with(STEM))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn volume(phase: &str, claim: Value) -> PersistentVolume {
+    fn volume(phase: &str, pvc: Value) -> PersistentVolume {
         let value = json!({
             "metadata": {"name": "v", "uid": "u"},
-            "spec": {"local": {"path": "/x"}, "claimRef": claim},
+            "spec": {"local": {"path": "/x"}, "claimRef": pvc},
             "status": {"phase": phase},
         });
         serde_json::from_value(value).expect("a PersistentVolume")
@@ -68,30 +77,30 @@ mod tests {
 
     #[test]
     fn only_a_volume_that_is_marked_and_that_nobody_has_is_reserved_and_only_if_it_is_wanted() {
-        let wanted = ReservePolicy::In("n".to_owned());
+        let wanted = ReservePolicy::In("n".into());
         let free = volume("Available", Value::Null);
-        assert_eq!(wanted.decide(&free, true), Some(Reservation::Begins));
-        assert_eq!(wanted.decide(&free, false), None);
-        assert_eq!(ReservePolicy::Never.decide(&free, true), None);
+        assert_eq!(wanted.decide(&free, Marking::Marked), Some(Reservation::Begins));
+        assert_eq!(wanted.decide(&free, Marking::Unmarked), None);
+        assert_eq!(ReservePolicy::Never.decide(&free, Marking::Marked), None);
         for phase in ["Pending", "Bound", "Released", "Failed"] {
-            assert_eq!(wanted.decide(&volume(phase, Value::Null), true), None, "{phase}");
+            assert_eq!(wanted.decide(&volume(phase, Value::Null), Marking::Marked), None, "{phase}");
         }
         let somebodys = json!({"namespace": "a", "name": "data", "uid": "c"});
-        assert_eq!(wanted.decide(&volume("Bound", somebodys.clone()), true), None);
-        assert_eq!(wanted.decide(&volume("Bound", somebodys), false), None, "nobody loses a volume");
+        assert_eq!(wanted.decide(&volume("Bound", somebodys.clone()), Marking::Marked), None);
+        assert_eq!(wanted.decide(&volume("Bound", somebodys), Marking::Unmarked), None, "nobody loses a volume");
     }
 
     #[test]
     fn a_reservation_ends_with_the_last_mark_or_when_it_is_not_wanted_any_more() {
-        let wanted = ReservePolicy::In("n".to_owned());
+        let wanted = ReservePolicy::In("n".into());
         let spec = wanted.spec(&volume("Available", Value::Null), Reservation::Begins);
         let reserved = volume("Available", spec["claimRef"].clone());
-        assert_eq!(wanted.decide(&reserved, true), None, "once");
-        assert_eq!(wanted.decide(&reserved, false), Some(Reservation::Ends));
-        assert_eq!(ReservePolicy::Never.decide(&reserved, true), Some(Reservation::Ends));
+        assert_eq!(wanted.decide(&reserved, Marking::Marked), None, "once");
+        assert_eq!(wanted.decide(&reserved, Marking::Unmarked), Some(Reservation::Ends));
+        assert_eq!(ReservePolicy::Never.decide(&reserved, Marking::Marked), Some(Reservation::Ends));
         assert_eq!(wanted.spec(&reserved, Reservation::Ends), json!({"claimRef": null}));
         let mut theirs = spec["claimRef"].clone();
         theirs["uid"] = json!("c");
-        assert_eq!(wanted.decide(&volume("Bound", theirs), false), None, "such a claim exists after all");
+        assert_eq!(wanted.decide(&volume("Bound", theirs), Marking::Unmarked), None, "such a claim exists after all");
     }
 }

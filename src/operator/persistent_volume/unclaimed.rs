@@ -4,17 +4,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use crate::api::crd::{Phase, PoolVolume};
-use crate::operator::condition::condition;
 use crate::operator::pool_volume::{UNCLAIMED, is_unclaimed, phase};
+use crate::operator::status::condition::condition;
 
 /// Whether somebody should have it: one that is being made, deleted, or was found without an owner need not have one.
 pub fn needs_claim(volume: &PoolVolume) -> bool {
     phase(volume) == Phase::Ready && volume.metadata.deletion_timestamp.is_none()
 }
 
+/// Whether a PersistentVolume has named a volume in the last ten minutes, or none needs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    Named,
+    Unclaimed,
+}
+
 /// The conditions of a PoolVolume that change; `None`: they are right.
-pub fn conditions(volume: &PoolVolume, unclaimed: bool) -> Option<Vec<Condition>> {
+pub fn conditions(volume: &PoolVolume, naming: Naming) -> Option<Vec<Condition>> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let unclaimed = naming == Naming::Unclaimed;
     if is_unclaimed(volume) == unclaimed {
         return None;
     }
@@ -45,12 +53,12 @@ mod tests {
         let mut volume = in_phase(Phase::Ready);
         let other = status_condition("Healthy", "True", "Fine", "");
         volume.status.as_mut().expect("set").conditions = vec![other.clone()];
-        assert_eq!(conditions(&volume, false), None);
-        let with = conditions(&volume, true).expect("a change");
+        assert_eq!(conditions(&volume, Naming::Named), None);
+        let with = conditions(&volume, Naming::Unclaimed).expect("a change");
         assert_eq!((with.len(), with[1].type_.as_str(), with[1].status.as_str()), (2, UNCLAIMED, "True"));
         assert!(with[1].message.contains("volume pv"), "{}", with[1].message);
         volume.status.as_mut().expect("set").conditions = with;
-        assert_eq!(conditions(&volume, true), None);
-        assert_eq!(conditions(&volume, false), Some(vec![other]));
+        assert_eq!(conditions(&volume, Naming::Unclaimed), None);
+        assert_eq!(conditions(&volume, Naming::Named), Some(vec![other]));
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-use super::object;
 use crate::api::crd::{DevicePool, PoolVolume};
 use crate::device::NodeName;
-use crate::operator::store::Store;
+use crate::operator::api_server::store::Store;
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::stores::Stores;
 use crate::volume::VolumeId;
 
@@ -38,7 +38,7 @@ impl View {
         let volumes = stores.volumes.all().into_iter();
         let volumes: BTreeMap<_, _> = volumes.filter_map(|volume| Some((id(&volume.name_any())?, volume))).collect();
         let persistent = persistent.all();
-        let absent = persistent.iter().filter_map(|volume| object::own(volume).filter(|id| !volumes.contains_key(id)));
+        let absent = persistent.iter().filter_map(|volume| volume.own().filter(|id| !volumes.contains_key(id)));
         let unread = absent.filter(|id| stores.volumes.unread(&id.to_string()).is_some()).collect();
         Self { persistent, volumes, unread, nodes: stores.nodes.all(), pools: stores.pools.all() }
     }

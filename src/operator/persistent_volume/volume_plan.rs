@@ -5,21 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
+use super::unclaimed::{self, Naming};
 use super::view::View;
-use super::{object, unclaimed};
 use crate::api::crd::{
     CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, Intent, PERSISTENT_VOLUME_ANNOTATION, Phase, PoolVolume, VolumeOrder,
 };
 use crate::device::NodeName;
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::pool_volume::{NodeObject, is_unclaimed, phase};
-use crate::operator::steady::{Lasting, Steady};
-use crate::operator::volume::handle;
+use crate::operator::status::steady::{Lasting, Steady};
 use crate::operator::volume::order::{self, OrderFacts, OrderProgress};
-use crate::operator::volume::persistent_volumes::claims;
 use crate::volume::VolumeId;
 
 /// How many orders one pass carries out: each reads all PersistentVolumes, and marks wait for the end of the pass.
@@ -56,7 +54,7 @@ impl VolumePlanner {
 
     pub fn plan(&mut self, view: &View, monotonic: SignedDuration) -> VolumePlan {
         let mut named: BTreeMap<VolumeId, Vec<&PersistentVolume>> = BTreeMap::new();
-        for (id, persistent) in view.persistent.iter().filter_map(|volume| Some((object::own(volume)?, volume))) {
+        for (id, persistent) in view.persistent.iter().filter_map(|volume| Some((volume.own()?, volume))) {
             named.entry(id).or_default().push(persistent);
         }
         let nodes: BTreeSet<NodeName> = view.nodes.iter().map(|node| node.name_any().into()).collect();
@@ -65,7 +63,7 @@ impl VolumePlanner {
         let (mut plan, mut carried_out) = (VolumePlan::default(), 0);
         for (id, volume) in &view.volumes {
             let is_unclaimed = needs_one(id, volume)
-                && match self.0.look(id, (), SignedDuration::ZERO, monotonic) {
+                && match self.0.observe(id, (), SignedDuration::ZERO, monotonic) {
                     Lasting::Yes(()) => true,
                     // What an earlier leader has written stays.
                     Lasting::In(wait) => {
@@ -102,7 +100,8 @@ fn changes(
 ) -> Vec<VolumeChange> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
     let progress = volume.spec.order.map(|order| (order, order::progress(volume, order, facts)));
-    let claimed = unclaimed::conditions(volume, facts.unclaimed);
+    let naming = if facts.unclaimed { Naming::Unclaimed } else { Naming::Named };
+    let claimed = unclaimed::conditions(volume, naming);
     let ordered = order::conditions(
         claimed.as_deref().unwrap_or(before),
         progress.as_ref().map(|(_, progress)| progress),
@@ -122,18 +121,18 @@ fn annotations(
     id: VolumeId,
     named_by: &[&PersistentVolume],
 ) -> BTreeMap<&'static str, Option<String>> {
-    let bound = named_by.last().and_then(|persistent| Some((handle::bound_to(persistent)?, *persistent)));
-    let uid = bound.as_ref().and_then(|(_, persistent)| persistent.spec.as_ref()?.claim_ref.as_ref()?.uid.clone());
+    let bound = named_by.last().and_then(|persistent| Some((persistent.bound_to()?, *persistent)));
+    let uid = bound.as_ref().and_then(|(_, persistent)| persistent.pvc.as_ref()?.uid.clone());
     // The claim that had it last stays known.
     let claim = bound.map(|(claim, _)| claim).or_else(|| volume.claim().map(str::to_owned));
     let mut wanted = BTreeMap::from([(CLAIM_ANNOTATION, claim)]);
     // What is being erased has no more Events of its claim.
     if uid.is_some() || (volume.spec.intent == Intent::Keep && volume.metadata.deletion_timestamp.is_none()) {
-        wanted.insert(CLAIM_UID_ANNOTATION, uid);
+        wanted.insert(CLAIM_UID_ANNOTATION, uid.map(|uid| uid.to_string()));
     }
     if phase(volume) == Phase::Found {
-        let claiming = named_by.iter().find(|persistent| claims(persistent, id, &volume.spec.node));
-        wanted.insert(PERSISTENT_VOLUME_ANNOTATION, claiming.map(|persistent| persistent.name_any()));
+        let naming = named_by.iter().find(|persistent| persistent.names(id, &volume.spec.node));
+        wanted.insert(PERSISTENT_VOLUME_ANNOTATION, naming.map(|persistent| persistent.name_any()));
     }
     wanted.retain(|key, value| volume.annotation(key) != value.as_deref());
     wanted

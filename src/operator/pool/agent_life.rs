@@ -10,14 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::runtime::events::EventType;
 
-use crate::api::crd::{DevicePool, READY};
+use crate::api::crd::{DevicePool, PoolReason, READY};
 use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::agent_pod::{AgentPod, PodReady};
-use crate::operator::condition::{Holds, condition};
 use crate::operator::event::EventNote;
+use crate::operator::node::agent_pod::{AgentPod, PodReady};
+use crate::operator::status::condition::{Holds, condition};
+use crate::operator::status::second::to_second;
 
-/// What the pods tell of an agent.
+/// What the pods say about an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentLife {
     Alive {
@@ -32,14 +33,14 @@ pub enum AgentLife {
     },
 }
 
-/// Since when each agent is not ready. A leader that has just begun learns it from the pods; only the time of a pod that
-/// is not there begins again. By the wall clock, as this is the time that the condition shows.
+/// Since when each agent is not ready. A leader that has just begun learns it from the pods; only the time of a pod
+/// that is not there begins again. By the wall clock, as this is the time that the condition shows.
 #[derive(Debug, Default)]
 pub struct Silences(BTreeMap<NodeName, Timestamp>);
 
 impl Silences {
     /// The life of each of these nodes' agents now.
-    pub fn look(
+    pub fn observe(
         &mut self,
         nodes: impl IntoIterator<Item = NodeName>,
         pods_of: impl Fn(&NodeName) -> Vec<Arc<AgentPod>>,
@@ -47,7 +48,7 @@ impl Silences {
         now: Timestamp,
     ) -> BTreeMap<NodeName, AgentLife> {
         let before = std::mem::take(&mut self.0);
-        let mut look = |node: NodeName| {
+        let mut observe = |node: NodeName| {
             let pods: Vec<PodReady> = pods_of(&node).iter().filter_map(|pod| pod.ready()).collect();
             let ready = pods.iter().filter_map(|pod| match pod {
                 PodReady::Since(since) => Some(*since),
@@ -69,7 +70,7 @@ impl Silences {
             };
             (node, life)
         };
-        nodes.into_iter().map(&mut look).collect()
+        nodes.into_iter().map(&mut observe).collect()
     }
 }
 
@@ -99,14 +100,14 @@ pub fn decide(pool: &DevicePool, life: AgentLife, why: &HealthReason, now: Times
         (AgentLife::Silent { since }, _) => (Holds::Unknown, since),
     };
     let (reason, message) = match holds {
-        Holds::True if pool.spec.cordon => ("Cordoned", "no new volumes here: spec.cordon is set"),
-        Holds::True => ("AgentReady", "the node's agent is running"),
-        Holds::False | Holds::Unknown => (why.word(), words(why)),
+        Holds::True if pool.spec.cordon => (PoolReason::Cordoned.word(), "no new volumes here: spec.cordon is set"),
+        Holds::True => (PoolReason::AgentReady.word(), "the node's agent is running"),
+        Holds::False | Holds::Unknown => (why.word(), message_of(why)),
     };
     let mut next = condition(before, READY, holds, reason, message, None);
     let same_status = present.filter(|present| present.status == next.status);
     if same_status.is_none() {
-        next.last_transition_time = Time(Timestamp::from_second(since.as_second()).unwrap_or(since));
+        next.last_transition_time = Time(to_second(since));
     }
     if present == Some(&next) {
         return None;
@@ -116,7 +117,7 @@ pub fn decide(pool: &DevicePool, life: AgentLife, why: &HealthReason, now: Times
     Some(ReadyChange { conditions: others.chain([next]).collect(), event })
 }
 
-fn words(why: &HealthReason) -> &'static str {
+fn message_of(why: &HealthReason) -> &'static str {
     match why {
         HealthReason::NodeGone => "the node does not exist any more",
         HealthReason::NodeNotReady => "the node is not ready, so its agent does not answer",
@@ -144,7 +145,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::operator::steady::GRACE;
+    use crate::operator::status::steady::GRACE;
     use crate::operator::volume::sample::{pool, status_condition};
 
     fn at(second: i64) -> Timestamp {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     fn life(silences: &mut Silences, pods: &[Arc<AgentPod>], now: i64) -> AgentLife {
-        silences.look(["n".into()], |_| pods.to_vec(), GRACE, at(now))[&NodeName::from("n")]
+        silences.observe(["n".into()], |_| pods.to_vec(), GRACE, at(now))[&NodeName::from("n")]
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! DevicePools whose Node was deleted: they are deleted a while later, when that node has no PoolVolume any more. Pure.
 //!
-//! A DevicePool stays if a person wrote something into its spec that still means something: the node may come back under its
-//! name, with disks that it had.
+//! A DevicePool stays if a person wrote something into its spec that still means something: the node may come back
+//! under its name, with disks that it had.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 
 use crate::api::crd::{DevicePool, DevicePoolSpec, DiskChoice, DiskOrder, DiskState, OrderState};
 use crate::device::{DiskId, NodeName};
-use crate::operator::steady::{Lasting, Steady};
+use crate::operator::status::steady::{Lasting, Steady};
 
 /// Since when each pool is without a Node and volumes.
 #[derive(Debug)]
@@ -32,15 +32,21 @@ impl UnusedPools {
     ) -> (Vec<Arc<DevicePool>>, Option<SignedDuration>) {
         pools.retain(|pool| {
             // The controller writes the others.
-            let DevicePoolSpec { cordon, disks, persistent_volumes: _, persistent_volumes_omitted: _, answer: _ } =
-                &pool.spec;
+            let DevicePoolSpec {
+                cordon,
+                disks,
+                persistent_volumes: _,
+                persistent_volumes_omitted: _,
+                answer: _,
+                benchmarks: _,
+            } = &pool.spec;
             let is_wanted = *cordon || disks.iter().any(|(id, choice)| is_wanted(pool, id, choice));
             !is_wanted && !used(&pool.node())
         });
         let unused: BTreeSet<NodeName> = pools.iter().map(|pool| pool.node()).collect();
         self.0.keep(|name| unused.contains(name));
         let mut next = None;
-        pools.retain(|pool| match self.0.look(&pool.node(), (), SignedDuration::ZERO, now) {
+        pools.retain(|pool| match self.0.observe(&pool.node(), (), SignedDuration::ZERO, now) {
             Lasting::Yes(()) => true,
             Lasting::In(wait) => {
                 next = next.into_iter().chain([wait]).min();
@@ -51,8 +57,8 @@ impl UnusedPools {
     }
 }
 
-/// Whether what is chosen for a disk means something if the node comes back: an order that is not carried out, or a cordon
-/// of a disk that the node had last.
+/// Whether what is chosen for a disk means something if the node comes back: an order that is not carried out, or a
+/// cordon of a disk that the node had last; or a filesystem that is named.
 fn is_wanted(pool: &DevicePool, id: &DiskId, choice: &DiskChoice) -> bool {
     let status = pool.status.as_ref();
     let is_ended = |order: DiskOrder| {
@@ -63,9 +69,11 @@ fn is_wanted(pool: &DevicePool, id: &DiskId, choice: &DiskChoice) -> bool {
         let mut disks = status.iter().flat_map(|status| &status.disks);
         disks.any(|disk| disk.id == *id && disk.state != DiskState::Missing)
     };
-    let DiskChoice { cordon, order } = *choice;
-    order.is_some_and(|order| !is_ended(order))
-        || (cordon.is_some() || order.is_some_and(DiskOrder::closes)) && had_it()
+    let DiskChoice { path, allow_scheduling: _, tags: _, quota: _, cordon, reserved, order } = choice;
+    // A filesystem that a person has named may have volumes when the node comes back.
+    path.is_some()
+        || order.is_some_and(|order| !is_ended(order))
+        || (cordon.is_some() || reserved.is_some() || order.is_some_and(DiskOrder::closes)) && had_it()
 }
 
 #[cfg(test)]
@@ -93,13 +101,13 @@ mod tests {
         let mut unused = UnusedPools::new(AGE);
         let with_disk = with_choice("disk", &json!({"cordon": false}), "Ready", &json!(null));
         let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false), with_disk.clone()];
-        let mut look = |now: i64| {
+        let mut observe = |now: i64| {
             let (due, next) = unused.due(pools(), |name| name == "used", minutes(now));
             (names(&due), next)
         };
-        assert_eq!(look(0), (vec![], Some(minutes(10))));
-        assert_eq!(look(9), (vec![], Some(minutes(1))), "a look in between begins nothing anew");
-        assert_eq!(look(10), (vec!["gone".into()], None));
+        assert_eq!(observe(0), (vec![], Some(minutes(10))));
+        assert_eq!(observe(9), (vec![], Some(minutes(1))), "a pass in between begins nothing again");
+        assert_eq!(observe(10), (vec!["gone".into()], None));
     }
 
     /// A pool whose agent wrote last that it has a disk in this state, and how far the order for it is.
@@ -139,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_back_for_a_moment_begins_the_time_anew() {
+    fn a_node_that_is_back_for_a_moment_begins_the_time_again() {
         let mut unused = UnusedPools::new(AGE);
-        let mut look = |used: bool, now: i64| unused.due(vec![pool("n", false)], |_| used, minutes(now));
-        assert_eq!(look(false, 0).1, Some(minutes(10)));
-        assert_eq!(look(true, 5).1, None);
-        assert_eq!(look(false, 6), (vec![], Some(minutes(10))));
+        let mut observe = |used: bool, now: i64| unused.due(vec![pool("n", false)], |_| used, minutes(now));
+        assert_eq!(observe(false, 0).1, Some(minutes(10)));
+        assert_eq!(observe(true, 5).1, None);
+        assert_eq!(observe(false, 6), (vec![], Some(minutes(10))));
     }
 }

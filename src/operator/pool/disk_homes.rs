@@ -7,8 +7,8 @@ use super::agent_life::silence;
 use crate::api::crd::{DevicePool, DiskState, PoolVolume};
 use crate::device::{DiskId, NodeName, may_be_hardware};
 
-/// The nodes that have each disk now. A disk that is away is nobody's, and what a silent agent said last is no news: its
-/// node may be dead, and its disk in another one.
+/// The nodes that have each disk now. A disk that is away is nobody's, and what a silent agent said last is no news:
+/// its node may be dead, and its disk in another one.
 pub struct DiskHomes<'p>(BTreeMap<&'p DiskId, Vec<NodeName>>);
 
 impl<'p> DiskHomes<'p> {

@@ -1,5 +1,5 @@
-//! Carries out what persons order for disks: each time something changed that an order may wait for, and only what the API
-//! server still has right before it.
+//! Carries out what persons order for disks: each time something changed that an order may wait for, and only what the
+//! API server still has right before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use std::time::Duration;
 use kube::Api;
 use tokio::sync::watch as channel;
 
-use crate::agent::{Confirmed, Verb};
+use crate::agent::{OrderRead, Verb};
 use crate::api::crd::{DevicePool, DiskOrderStatus, OrderState};
 use crate::device::DiskId;
-use crate::operator::client::within;
-use crate::operator::disk_orders::{OrderStep, after, is_ordered, step, unconfirmed};
-use crate::operator::error::{OperatorError, error_message};
-use crate::operator::node_context::{NodeOperator, PassSummary};
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::{OperatorError, error_message};
+use crate::operator::disk::orders::{ArrayAbove, OrderStep, after, is_ordered, step, unconfirmed};
+use crate::operator::node::context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
+use crate::pool::{DiskView, Pool};
 use crate::volume::VolumeId;
 
-/// The wait after the API server did not say that an order stands: no event tells when it can, and an order that was given
-/// again may look as if nothing had changed.
+/// The wait after the API server did not say that an order stands: no event announces when it can, and an order that
+/// was given again may look as if nothing had changed.
 const CONFIRM_RETRY: Duration = Duration::from_secs(5);
 
-/// Runs until the process ends. `named` gives the volumes on a disk their names for people, and adds those that the disk
-/// was chosen for.
+/// Runs until the process ends. `named` gives the volumes on a disk their names for people, and adds those that the
+/// disk was chosen for.
 pub async fn keep(
     operator: NodeOperator,
     mut passes: channel::Receiver<Option<Arc<PassSummary>>>,
@@ -44,7 +45,7 @@ pub async fn keep(
         }
         unconfirmed_any = false;
         for order in operator.orders.open() {
-            let outcome = look(&operator, &order, &named).await.unwrap_or_else(|why| {
+            let outcome = serve(&operator, &order, &named).await.unwrap_or_else(|why| {
                 unconfirmed_any = true;
                 why.outcome()
             });
@@ -71,21 +72,44 @@ impl Unconfirmed {
     }
 }
 
+/// What the pool has of a disk that something is ordered for.
+struct OrderedDisk {
+    view: Option<DiskView>,
+    volumes: Vec<VolumeId>,
+    /// The array that it is a member of, and the volumes on that.
+    array: Option<(DiskId, Vec<VolumeId>)>,
+    /// That is not in the pool, and may hold data.
+    lacks_array: bool,
+}
+
+impl OrderedDisk {
+    fn read(pool: &Pool, id: &DiskId) -> Self {
+        let (views, volumes) = (pool.disk_views(), pool.volumes());
+        let on = |id: &DiskId| volumes.iter().filter(|volume| volume.disk == *id).map(|volume| volume.id).collect();
+        let view = views.iter().find(|view| view.id == *id).cloned();
+        let array = view.as_ref().and_then(DiskView::member_of);
+        let array = array.and_then(|array| views.iter().find(|view| view.array == Some(array)));
+        let array = array.map(|array| (array.id.clone(), on(&array.id)));
+        Self { view, volumes: on(id), array, lacks_array: pool.lacks_array_of(id) }
+    }
+}
+
 /// `None`: the agent ends.
-async fn look(
+async fn serve(
     operator: &NodeOperator,
     order: &DiskOrderStatus,
     named: impl Fn(&DiskId, Vec<VolumeId>) -> Vec<String>,
 ) -> Result<Option<(OrderState, String)>, Unconfirmed> {
     let (pool, id) = (Arc::clone(&operator.pool), order.disk.clone());
-    let read = tokio::task::spawn_blocking(move || {
-        let view = pool.disk_views().into_iter().find(|view| view.id == id);
-        let volumes = pool.volumes().into_iter().filter(|volume| volume.disk == id).map(|volume| volume.id);
-        (view, volumes.collect::<Vec<_>>())
-    });
-    let Ok((view, volumes)) = read.await else { return Ok(None) };
+    let Ok(read) = tokio::task::spawn_blocking(move || OrderedDisk::read(&pool, &id)).await else { return Ok(None) };
+    let OrderedDisk { view, volumes, array, lacks_array } = read;
     let on_it = named(&order.disk, volumes);
-    let task = match step(order.order, view.as_ref(), &on_it) {
+    let array = match array {
+        Some((id, volumes)) => ArrayAbove::Here { on_it: named(&id, volumes), id },
+        None if lacks_array => ArrayAbove::Lacking,
+        None => ArrayAbove::None,
+    };
+    let task = match step(order.order, view.as_ref(), &on_it, &array) {
         OrderStep::Waits(why) => return Ok(Some((OrderState::Waiting, why))),
         OrderStep::Done(what) => return Ok(Some((OrderState::Done, what))),
         OrderStep::Due(task) => task,
@@ -95,7 +119,7 @@ async fn look(
             tracing::info!(disk = order.disk.as_str(), order = ?order.order, "an order was taken back, and is not carried out");
             return Err(Unconfirmed::TakenBack);
         }
-        let (agent, confirmed) = (operator.agent_handle.clone(), Confirmed::now());
+        let (agent, confirmed) = (operator.agent_handle.clone(), OrderRead::now());
         let verb = Verb::Order { disk: order.disk.clone(), task };
         match tokio::task::spawn_blocking(move || agent.carry_out(verb, confirmed)).await {
             Ok(Ok(Some(answer))) => break answer,

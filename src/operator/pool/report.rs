@@ -12,25 +12,31 @@ use kube::{Api, Resource as _};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
-use super::disk_events::{DiskEvent, ReportedDisks};
-use super::disk_status::{disk_status, disks_healthy};
 use super::set_offer::offer;
 use crate::api::{
-    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer},
+    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, PoolReason, SetOffer},
     quantity,
 };
 use crate::device::DiskId;
 use crate::health::Board;
 use crate::host::chain;
-use crate::operator::watched;
 use crate::operator::{
+    api_server::client::within,
+    api_server::error::{OperatorError, error_message},
     bytes::{signed, unsigned},
-    condition::{Holds, condition},
-    cordon, disk_orders,
-    error::{OperatorError, error_message},
-    event_queue::EventSubject,
-    node_context::{NodeOperator, PassSummary},
+    disk::{
+        cordon,
+        events::{DiskEvent, EventDisk, ReportedDisks},
+        filesystems, orders,
+        status::{disk_status, disks_healthy},
+    },
+    event::queue::EventSubject,
+    node::{
+        context::{NodeOperator, PassSummary},
+        watched,
+    },
     set::node_config::{Diskmaker, NodeConfig},
+    status::condition::{Holds, condition},
 };
 use crate::pool::{DiskView, Pool, StoreError};
 
@@ -101,29 +107,34 @@ impl PoolReport {
         if !config.pool_exists || config.pool_restored != self.restored {
             (self.status, self.restored) = (None, config.pool_restored);
         }
-        // An agent that has just started keeps the times that the one before it wrote.
+        // An agent that has just started keeps what the one before it wrote: its times, and what nobody has answered
+        // this one yet. Where that cannot be read, nothing is written over it.
         let before = match (&self.status, config.pool_exists) {
-            (Some(written), _) => Some(written.clone()),
-            (None, true) => read(operator).await,
-            (None, false) => Some(DevicePoolStatus::default()),
+            (Some(written), _) => written.clone(),
+            (None, true) => read(operator).await?,
+            (None, false) => DevicePoolStatus::default(),
         };
-        let disks = before.as_ref().map(|before| before.disks.clone());
-        let reported = self.reported.get_or_insert_with(|| ReportedDisks::after(disks));
+        operator.benchmarks.remember(&before);
+        let reported = self.reported.get_or_insert_with(|| ReportedDisks::after(before.disks.clone()));
         let (pool, board, wiped) = (Arc::clone(&operator.pool), operator.health.clone(), Arc::clone(&pass));
-        let orders = operator.orders.all();
-        let ordered = before.as_ref().map(|before| disk_orders::events(&before.orders, &orders)).unwrap_or_default();
+        let (orders, agent) = (operator.orders.all(), Arc::clone(&operator.process));
+        let ordered = orders::events(&before.orders, &orders);
+        let (benchmarks, machine) = (operator.benchmarks.clone(), operator.machine.clone());
         let made = tokio::task::spawn_blocking(move || {
             let disks = pool.disk_views();
             let erased: BTreeMap<DiskId, u64> =
                 disks.iter().map(|disk| (disk.id.clone(), disk.erasure.volumes)).collect();
-            let status = status(&pool, &disks, &board, &pass, &config, &before.unwrap_or_default());
-            (DevicePoolStatus { orders, ..status }, erased)
+            let mut status = status(&pool, &disks, (&board, &agent), &pass, &config, &before);
+            status.disks.iter_mut().for_each(|disk| disk.benchmark = benchmarks.of(&disk.id));
+            (DevicePoolStatus { orders, machine, ..status }, erased)
         });
         let Ok((status, erased)) = made.await else { return Ok(()) };
         if self.status.as_ref() != Some(&status) {
-            self.object = write(operator, &status).await?.object_ref(&());
+            let written = write(operator, &status).await?;
+            operator.benchmarks.written(written.status.as_ref());
+            self.object = written.object_ref(&());
         }
-        let ordered = ordered.into_iter().map(|(disk, note)| DiskEvent { disk: disk.to_string(), note });
+        let ordered = ordered.into_iter().map(|(disk, note)| DiskEvent { disk: EventDisk::Pool(disk), note });
         for DiskEvent { disk, note } in reported.take_in(&status.disks, erased, &wiped.wiped).into_iter().chain(ordered)
         {
             // By which Events of several disks are kept apart.
@@ -143,11 +154,11 @@ async fn sleep(time: Duration) {
     }
 }
 
-/// The status as it is in the API server; `None` where it cannot be read: then its times begin now.
-async fn read(operator: &NodeOperator) -> Option<DevicePoolStatus> {
-    let api: Api<DevicePool> = Api::all(operator.client.clone());
-    let found = api.get_opt(&operator.node).await.ok()?;
-    Some(found.and_then(|pool| pool.status).unwrap_or_default())
+/// The status as it is in the API server.
+async fn read(operator: &NodeOperator) -> Result<DevicePoolStatus, OperatorError> {
+    let (api, name) = (Api::<DevicePool>::all(operator.client.clone()), &operator.node);
+    let found = within(&format!("reading DevicePool {name}"), api.get_opt(name)).await?;
+    Ok(found.and_then(|pool| pool.status).unwrap_or_default())
 }
 
 async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<DevicePool, OperatorError> {
@@ -171,11 +182,11 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<Dev
     api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())
 }
 
-/// The content of the status. Conditions that have not changed keep their times from `before`.
+/// The content of the status, by the process `agent`. Conditions that have not changed keep their times from `before`.
 fn status(
     pool: &Pool,
     disks: &[DiskView],
-    board: &Board,
+    (board, agent): (&Board, &str),
     pass: &PassSummary,
     config: &NodeConfig,
     before: &DevicePoolStatus,
@@ -184,23 +195,28 @@ fn status(
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
     let statuses: Vec<DiskStatus> =
-        disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect();
+        disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks, agent)).collect();
     let healthy = disks_healthy(&before.conditions, &statuses);
     let disks_found = cordon::disks_found(&before.conditions, &config.disks, disks);
+    let named = board.filesystems();
+    let default_disks = filesystems::default_disks(&before.conditions, &config.default_disks, &named);
     let count = |is_so: fn(&&DiskStatus) -> bool| signed(statuses.iter().filter(is_so).count());
     DevicePoolStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        agent: Some(agent.to_owned()),
         disk_count: signed(disks.len()),
         missing_disks: count(|disk| disk.state == DiskState::Missing),
         unhealthy_disks: count(|disk| disk.state != DiskState::Missing && !disk.health.is_empty()),
         cordoned_disks: count(|disk| disk.cordon.is_some()),
         volume_count: signed(disks.iter().map(|disk| disk.volumes).sum::<usize>()),
-        size: total(|disk| disk.size),
+        size: total(DiskView::own_size),
         free: total(|disk| disk.free),
         largest: quantity::short(unsigned(largest)),
         disks: statuses,
+        disk_status: filesystems::statuses(&named, &before.disk_status),
         sets,
-        persistent_volumes: watched::statuses(board, before),
+        persistent_volumes: watched::statuses(board, before, agent),
+        machine: None,
         orders: Vec::new(),
         // Another field manager writes it: applying this leaves it.
         question: None,
@@ -214,6 +230,7 @@ fn status(
         .into_iter()
         .chain([healthy])
         .chain(disks_found)
+        .chain(default_disks)
         .collect(),
     }
 }
@@ -250,36 +267,36 @@ fn claiming(
     before: &[KubeCondition],
 ) -> KubeCondition {
     if let Some(error) = damaged {
-        return condition(before, "Claiming", Holds::False, "JournalDamaged", chain(&error), None);
+        return condition(before, "Claiming", Holds::False, PoolReason::JournalDamaged.word(), chain(&error), None);
     }
     if let Some(why) = volumes_unread {
-        let words = format!(
+        let text = format!(
             "the PoolVolumes of this node were not read, so nothing is claimed, and bare devices offer no space: {why}"
         );
-        return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
+        return condition(before, "Claiming", Holds::False, PoolReason::VolumesNotRead.word(), text, None);
     }
     let (holds, reason, message) = match (&config.held_back, &config.diskmaker) {
-        (Some(why), _) => (Holds::False, "HeldBack", why.to_string()),
+        (Some(why), _) => (Holds::False, PoolReason::HeldBack, why.to_string()),
         (None, Diskmaker::Runs(pod)) => {
-            let words = format!(
+            let text = format!(
                 "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has keeps working"
             );
-            (Holds::False, "DiskmakerRuns", words)
+            (Holds::False, PoolReason::DiskmakerRuns, text)
         }
         (None, Diskmaker::NotKnown) => {
-            let words = "it is not known yet whether the Local Storage Operator's diskmaker runs on this node";
-            (Holds::Unknown, "NotKnown", words.to_owned())
+            let text = "it is not known yet whether the Local Storage Operator's diskmaker runs on this node";
+            (Holds::Unknown, PoolReason::NotKnown, text.to_owned())
         }
-        (None, Diskmaker::Absent) => (Holds::True, "AgentReady", "the sets claim disks here".to_owned()),
+        (None, Diskmaker::Absent) => (Holds::True, PoolReason::AgentReady, "the sets claim disks here".to_owned()),
     };
-    condition(before, "Claiming", holds, reason, message, None)
+    condition(before, "Claiming", holds, reason.word(), message, None)
 }
 
 #[cfg(test)]
 mod tests {
 
     use super::*;
-    use crate::operator::crd_definition::NotBelieved;
+    use crate::operator::crds::definition::NotBelieved;
 
     fn claiming_of(config: NodeConfig) -> (String, String) {
         let KubeCondition { type_, status, reason, .. } = claiming(None, None, &config, &[]);

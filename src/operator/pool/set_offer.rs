@@ -5,8 +5,8 @@ use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::device::label::SetRef;
 use crate::host::KernelName;
 use crate::operator::bytes::signed;
-use crate::operator::node_context::PassSummary;
-use crate::operator::relevance::nearest_first;
+use crate::operator::disk::relevance::most_relevant_first;
+use crate::operator::node::context::PassSummary;
 use crate::operator::set::partitioning::partitioning;
 use crate::pool::{DiskView, Pool, Selector, WantedUsage};
 
@@ -24,9 +24,10 @@ pub fn offer(pool: &Pool, disks: &[DiskView], pass: &PassSummary, rule: &Rule) -
     SetOffer {
         namespace: set.name.namespace.clone(),
         name: set.name.name.clone(),
-        uid: set.uid.clone(),
+        uid: set.uid.to_string(),
         class: rule.class.clone(),
-        devices: signed(own().count()),
+        // Members of an array are no disks of their own.
+        devices: signed(own().filter(|disk| disk.member_of().is_none()).count()),
         partitions: signed(own().map(|disk| disk.partitions).sum::<usize>()),
         available: signed(mount.available),
         largest: signed(mount.largest),
@@ -72,7 +73,7 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 fn would_take(pass: &PassSummary, rule: &Rule) -> Vec<String> {
     // The pass may have used an earlier version of the set.
     let names = outcome(pass, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
-    let names = nearest_first(rule, names.collect(), |name| pass.sorts.get(*name).copied());
+    let names = most_relevant_first(rule, names.collect(), |name| pass.relevance.get(*name).copied());
     names.into_iter().filter_map(|name| pass.links.get(name).cloned()).collect()
 }
 
@@ -81,7 +82,7 @@ fn unmatched(pass: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
     let reason = |(name, rejection): (&KernelName, Option<&Rejection>)| match (pass.problems.get(name), rejection) {
         (Some(problem), _) => Some(problem.clone()),
         // The message of an election counts seconds, and each second would be a write.
-        (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
+        (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second scan before it is claimed".to_owned()),
         (None, rejection) => rejection.map(ToString::to_string),
     };
     let device = |(name, rejection): (&KernelName, Option<&Rejection>)| {
@@ -95,7 +96,10 @@ fn unmatched(pass: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
         .filter(|(_, rejection)| *rejection != Rejection::NotNamed);
     let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);
     let all = rejected.map(|(name, rejection)| (name, Some(rejection))).chain(takes.map(|name| (name, None))).collect();
-    nearest_first(rule, all, |(name, _)| pass.sorts.get(*name).copied()).into_iter().filter_map(device).collect()
+    most_relevant_first(rule, all, |(name, _)| pass.relevance.get(*name).copied())
+        .into_iter()
+        .filter_map(device)
+        .collect()
 }
 
 fn missing(pass: &PassSummary, rule: &Rule) -> Vec<String> {
@@ -108,7 +112,7 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::{DevNo, DeviceKind, RawDisk};
-    use crate::operator::relevance::Sort;
+    use crate::operator::disk::relevance::Relevance;
 
     #[test]
     fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
@@ -127,7 +131,7 @@ mod tests {
         };
         let pass = PassSummary {
             links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
-            sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
+            relevance: devices.iter().map(|raw| (raw.name.clone(), Relevance::of(raw))).collect(),
             outcomes: vec![outcome],
             ..PassSummary::default()
         };
@@ -178,7 +182,7 @@ mod tests {
             missing: Vec::new(),
             deselected: Vec::new(),
         };
-        let again = SetRef { uid: "made again".to_owned(), ..rule("a").set };
+        let again = SetRef { uid: "made again".into(), ..rule("a").set };
         let late = vec![
             lost("sda", Rejection::InSet(again)),
             lost("sdb", Rejection::OlderSet(rule("a").set)),
@@ -187,8 +191,8 @@ mod tests {
         ];
         let pass =
             PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
-        let words = format!("{} selects 2 of its devices too", rule("late").set.name);
-        assert_eq!(contested(&pass, &rule("a")), Some(words));
+        let message = format!("{} selects 2 of its devices too", rule("late").set.name);
+        assert_eq!(contested(&pass, &rule("a")), Some(message));
         assert_eq!(contested(&pass, &rule("late")), None);
     }
 }

@@ -49,7 +49,7 @@ fn each_refusal_has_the_answer_that_its_caller_can_use() {
     let object = object(&wanted("pvc-1"), &"n".into());
     for reason in ["Full", "NoSet", "Cordoned"] {
         let error = refusal(&rejected(&object, reason));
-        assert!(matches!(&error, Error::Exhausted(words) if words.contains("node n: ")), "{reason}: {error:?}");
+        assert!(matches!(&error, Error::Exhausted(message) if message.contains("node n: ")), "{reason}: {error:?}");
     }
     assert!(matches!(refusal(&rejected(&object, "Limit")), Error::OutOfRange(_)));
     assert!(matches!(refusal(&rejected(&object, "Invalid")), Error::Invalid(_)));
@@ -85,7 +85,7 @@ fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
 }
 
 #[test]
-fn an_object_that_was_made_anew_from_the_disk_asks_for_just_what_is_there() {
+fn an_object_that_was_written_again_from_the_disk_asks_for_just_what_is_there() {
     for usage in [VolumeUsage::Block, VolumeUsage::Mount(FsKind::Xfs)] {
         let (view, record) = view(usage);
         let object = restored(&view, &record, &"n".into());
@@ -109,7 +109,7 @@ fn an_object_that_is_older_than_any_call_is_stale_and_one_without_an_age_is_not(
 }
 
 #[test]
-fn an_object_made_by_hand_is_refused_in_words() {
+fn an_object_made_by_hand_is_refused_with_a_message() {
     let (view, record) = view(VolumeUsage::Block);
     let object = restored(&view, &record, &"n".into());
     let refused = |change: &dyn Fn(&mut PoolVolume)| {
@@ -151,6 +151,7 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
         severity: "Degraded".to_owned(),
         message: message.to_owned(),
         since: None,
+        confirmed_by: None,
     };
     let list = vec![entry("DiskMissing", "unplugged"), entry("DiskTemperature", "71 °C")];
     object.status.as_mut().expect("set").health = list;

@@ -8,8 +8,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::view::PodRef;
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::OperatorError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionRun {
@@ -18,20 +18,25 @@ pub enum EvictionRun {
     Dry,
 }
 
-/// An error with the code 429: a PodDisruptionBudget does not allow it now. The client must not send it again by itself.
+/// An error with the code 429: a PodDisruptionBudget does not allow it now. The client must not send
+/// it again by itself.
 pub async fn evict(client: &Client, pod: &PodRef, run: EvictionRun) -> Result<(), OperatorError> {
     let what = format!("evicting pod {}/{}", pod.namespace, pod.name);
     let params = PostParams { dry_run: run == EvictionRun::Dry, ..PostParams::default() };
-    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let api: Api<Pod> = Api::namespaced(client.clone(), pod.namespace.as_str());
     let eviction = eviction(pod);
     let asked = api.create_subresource("eviction", &pod.name, &params, &eviction);
     within::<serde_json::Value>(&what, asked).await.map(drop)
 }
 
 fn eviction(PodRef { namespace, name, uid, resource_version }: &PodRef) -> Eviction {
-    let exactly = Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version.clone()) };
+    let exactly = Preconditions { uid: Some(uid.to_string()), resource_version: Some(resource_version.clone()) };
     Eviction {
         delete_options: Some(DeleteOptions { preconditions: Some(exactly), ..DeleteOptions::default() }),
-        metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(namespace.to_string()),
+            ..ObjectMeta::default()
+        },
     }
 }

@@ -1,15 +1,19 @@
-//! What must hold before a claim is deleted. What watches know is checked first: most volumes are never looked at.
+//! What must hold before a claim is deleted. What watches know is checked first: most volumes are never read.
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
+
 use super::in_flight::{InFlight, is_within};
-use super::live::{EvictionAnswer, LiveFacts, PodFacts, SetFacts};
-use super::marked::{HomeState, MarkedVolume};
-use super::record::ClaimUid;
+use super::live::{EvictionAnswer, LiveFacts, PodFacts, StatefulSetFacts};
+use super::marked::{HomeState, MarkedVolume, is_of_node};
+use super::record::PvcUid;
 use super::view::ReactionView;
 use super::why::Why;
 use crate::health::HealthReason;
-use crate::operator::steady::Lasting;
+use crate::operator::api_server::object_key::ObjectName;
+use crate::operator::kube_volume::PvcReference;
+use crate::operator::status::steady::Lasting;
 
 /// Whether the volume is lost, by what watches know; gives out the reason.
 pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, Why> {
@@ -22,11 +26,14 @@ pub fn lost(volume: &MarkedVolume, view: &ReactionView) -> Result<HealthReason, 
     if volume.is_elsewhere {
         return Err(Why::DiskElsewhere);
     }
-    let lasts = |since| view.now.duration_since(since) >= view.settings.recover_after;
+    if volume.home == HomeState::Ready && !volume.losses.iter().all(is_of_node) && !volume.is_confirmed() {
+        return Err(Why::NobodyKnows);
+    }
+    let lasts = |since| view.now.duration_since(since) >= view.interval();
     // What was taken back begins again after another interval.
     let ended = volume.reacted.as_ref().and_then(|record| record.ended.as_ref());
     if !volume.lost_since.is_some_and(lasts)
-        || ended.is_some_and(|end| is_within(end.at, view.now, view.settings.recover_after))
+        || ended.is_some_and(|end| is_within(end.at, view.now, view.interval()))
         || !is_seen(volume, view)
     {
         return Err(Why::Recovering);
@@ -46,12 +53,11 @@ fn cause(volume: &MarkedVolume) -> Result<HealthReason, Why> {
         HomeState::NotReady => Err(Why::NodeNotFenced),
         HomeState::Fenced => marked(HealthReason::NodeNotReady),
         HomeState::Silent => Err(Why::NobodyKnows),
-        HomeState::Ready => volume.losses.iter().find(|reason| !is_of_node(reason)).cloned().ok_or(Why::NodeIsBack),
+        HomeState::Ready => {
+            let is_found = |reason: &&HealthReason| !is_of_node(reason) && !volume.unconfirmed.contains(*reason);
+            volume.losses.iter().find(is_found).cloned().ok_or(Why::NodeIsBack)
+        }
     }
-}
-
-fn is_of_node(reason: &HealthReason) -> bool {
-    matches!(reason, HealthReason::NodeNotReady | HealthReason::NodeGone)
 }
 
 /// Whether it is lost by what was just read: a mark may be old, and a watch may be late.
@@ -65,8 +71,8 @@ pub fn still_lost(volume: &MarkedVolume, live: &LiveFacts, view: &ReactionView) 
     if volume.home != HomeState::Ready {
         return Ok(());
     }
-    // Disks appear late after a start, and an agent that has just started repeats what was found before.
-    let lasts = live.ready_since.map(|since| view.now.duration_since(since) >= view.settings.recover_after);
+    // Disks appear late after a start. What the agent that runs now has not found itself is not among the losses.
+    let lasts = live.ready_since.map(|since| view.now.duration_since(since) >= view.interval());
     let is_lost = live.losses.iter().any(|reason| volume.losses.contains(reason) && !is_of_node(reason));
     if lasts == Some(true) && is_lost { Ok(()) } else { Err(Why::Recovering) }
 }
@@ -81,20 +87,20 @@ pub fn calm(view: &ReactionView) -> Result<(), Why> {
 }
 
 /// The claim that its claimRef names.
-pub fn claim_of(volume: &MarkedVolume) -> Option<ClaimUid> {
-    let claim = volume.volume.spec.as_ref()?.claim_ref.as_ref()?;
-    let (namespace, name, uid) = (claim.namespace.clone()?, claim.name.clone()?, claim.uid.clone()?);
-    Some(ClaimUid { namespace, name, uid })
+pub fn pvc_of(volume: &MarkedVolume) -> Option<PvcUid> {
+    let PvcReference { namespace, name, uid } = volume.volume.pvc.clone()?;
+    let (namespace, name, uid) = (namespace?, name?, uid?);
+    Some(PvcUid { namespace, name, uid })
 }
 
-/// Whose claim it is.
+/// The claim, its StatefulSet and its pod, as one decision needs them.
 pub struct Target<'a> {
-    pub claim: ClaimUid,
-    pub set: &'a SetFacts,
+    pub pvc: PvcUid,
+    pub stateful_set: &'a StatefulSetFacts,
     pub pod: &'a PodFacts,
 }
 
-/// Whether claim, pod and set are such that the set makes both again.
+/// Whether claim, pod and StatefulSet are such that the StatefulSet makes both again.
 pub fn live<'a>(
     volume: &MarkedVolume,
     live: &'a LiveFacts,
@@ -108,81 +114,86 @@ pub fn live<'a>(
         return Err(Why::Paused);
     }
     still_lost(volume, live, view)?;
-    let name = volume.volume.metadata.name.as_ref();
-    let claim = claim_of(volume).ok_or(Why::ClaimElsewhere)?;
+    let name = ObjectName::of(&*volume.volume);
+    let pvc = pvc_of(volume).ok_or(Why::ClaimElsewhere)?;
     let is_its = live
-        .claim
+        .pvc
         .as_ref()
-        .is_some_and(|found| found.uid == claim.uid && found.volume.as_ref() == name && !found.is_deleted);
+        .is_some_and(|found| found.uid == pvc.uid && found.volume.as_ref() == Some(&name) && !found.is_deleted);
     if !is_its {
         return Err(Why::ClaimElsewhere);
     }
     // One that has ended keeps the claim as well, while it exists.
-    let mut pods = live.pods.iter().filter(|pod| pod.uses_claim);
+    let mut pods = live.pods.iter().filter(|pod| pod.uses_pvc);
     let pod = pods.next().ok_or(Why::NoPod)?;
     if pods.next().is_some() {
         return Err(Why::OtherPodUsesClaim);
     }
-    let set = live.set.as_ref().filter(|set| pod.set.as_ref() == Some(&set.uid)).ok_or(Why::NotStatefulSet)?;
-    if !set.claims_of(&pod.name).any(|name| name == claim.name) {
+    let stateful_set = live
+        .stateful_set
+        .as_ref()
+        .filter(|stateful_set| pod.stateful_set.as_ref() == Some(&stateful_set.uid))
+        .ok_or(Why::NotStatefulSet)?;
+    if !stateful_set.pvcs_of(&pod.name).any(|name| name == pvc.name) {
         return Err(Why::NotFromTemplate);
     }
     // A pod that is made again could not run there: its other claim ties it to the node that has lost the disk.
-    let is_of_pod = |other: &ClaimUid| {
-        other.namespace == claim.namespace && set.claims_of(&pod.name).any(|name| name == other.name)
+    let is_of_pod = |other: &PvcUid| {
+        other.namespace == pvc.namespace && stateful_set.pvcs_of(&pod.name).any(|name| name == other.name)
     };
     let mut moved = view.volumes.iter().filter(|other| other.is_elsewhere);
-    if moved.any(|other| claim_of(other).is_some_and(|claim| is_of_pod(&claim))) {
+    if moved.any(|other| pvc_of(other).is_some_and(|pvc| is_of_pod(&pvc))) {
         return Err(Why::DiskElsewhere);
     }
-    if set.ordinal(&pod.name).is_none() {
+    if stateful_set.ordinal(&pod.name).is_none() {
         return Err(Why::SetEnds);
     }
-    if set.replicas < 2 {
+    if stateful_set.replicas < 2 {
         return Err(Why::OnlyReplica);
     }
-    if others.is_busy(&set.uid, &pod.name) {
+    if others.is_busy(&stateful_set.uid, &pod.name) {
         return Err(Why::SetBusy);
     }
-    may_lose(pod, set, &claim.namespace, live, view)?;
-    Ok(Target { claim, set, pod })
+    may_lose(pod, stateful_set, &pvc.namespace, live, view)?;
+    Ok(Target { pvc, stateful_set, pod })
 }
 
-/// Whether the set is well without this pod, and makes it again.
+/// Whether the StatefulSet is well without this pod, and makes it again.
 pub fn may_lose(
     pod: &PodFacts,
-    set: &SetFacts,
-    namespace: &str,
+    stateful_set: &StatefulSetFacts,
+    namespace: &ObjectName<Namespace>,
     live: &LiveFacts,
     view: &ReactionView,
 ) -> Result<(), Why> {
-    let lost = claims_of_unusable_volumes(namespace, view);
-    let is_lost = |other: &PodFacts| set.claims_of(&other.name).any(|claim| lost.contains(claim.as_str()));
-    // While it is scaled down, a set may still have pods that it does not want.
-    let is_wanted = |other: &PodFacts| other.set.as_ref() == Some(&set.uid) && set.ordinal(&other.name).is_some();
+    let lost = pvcs_of_unusable_volumes(namespace, view);
+    let is_lost = |other: &PodFacts| stateful_set.pvcs_of(&other.name).any(|pvc| lost.contains(pvc.as_str()));
+    // While it is scaled down, a StatefulSet may still have pods that it does not want.
+    let is_wanted = |other: &PodFacts| {
+        other.stateful_set.as_ref() == Some(&stateful_set.uid) && stateful_set.ordinal(&other.name).is_some()
+    };
     let of_set = live.pods.iter().filter(|other| is_wanted(other) && other.uid != pod.uid);
     let ready: Vec<&PodFacts> = of_set.filter(|other| other.is_ready && !other.is_deleted).collect();
     let well = ready.iter().filter(|other| !is_lost(other)).count();
     // More than half of them; of two, the other one.
-    let needed = (set.replicas / 2 + 1).min(set.replicas - 1);
+    let needed = (stateful_set.replicas / 2 + 1).min(stateful_set.replicas - 1);
     if i32::try_from(well).unwrap_or(i32::MAX) < needed {
         return Err(Why::SetNotHealthy);
     }
-    let own = set.ordinal(&pod.name).unwrap_or(set.first_ordinal);
-    let mut before = (set.first_ordinal..own).map(|ordinal| format!("{}-{ordinal}", set.name));
-    if set.is_ordered && before.any(|name| ready.iter().all(|other| other.name != name)) {
+    let own = stateful_set.ordinal(&pod.name).unwrap_or(stateful_set.first_ordinal);
+    let mut before = (stateful_set.first_ordinal..own).map(|ordinal| format!("{}-{ordinal}", stateful_set.name));
+    if stateful_set.is_ordered && before.any(|name| ready.iter().all(|other| other.name.as_str() != name)) {
         return Err(Why::EarlierPodNotReady);
     }
     Ok(())
 }
 
 /// Their pods may be ready, and are no copies to count on.
-fn claims_of_unusable_volumes<'a>(namespace: &str, view: &'a ReactionView) -> BTreeSet<&'a str> {
+fn pvcs_of_unusable_volumes<'a>(namespace: &ObjectName<Namespace>, view: &'a ReactionView) -> BTreeSet<&'a str> {
     let lost = view.volumes.iter().filter(|volume| volume.is_bound() && volume.is_unusable);
-    let claims = lost.filter_map(|volume| volume.volume.spec.as_ref()?.claim_ref.as_ref());
-    claims
-        .filter(|claim| claim.namespace.as_deref() == Some(namespace))
-        .filter_map(|claim| claim.name.as_deref())
+    let pvcs = lost.filter_map(|volume| volume.volume.pvc.as_ref());
+    pvcs.filter(|pvc| pvc.namespace.as_ref() == Some(namespace))
+        .filter_map(|pvc| Some(pvc.name.as_ref()?.as_str()))
         .collect()
 }
 
@@ -198,19 +209,19 @@ pub fn eviction(live: &LiveFacts) -> Option<Result<(), Why>> {
 pub fn is_paused(volume: &MarkedVolume, live: &LiveFacts) -> bool {
     volume.is_paused
         || live.namespace.is_paused
-        || live.claim.as_ref().is_some_and(|claim| claim.is_paused)
-        || live.set.as_ref().is_some_and(|set| set.is_paused)
+        || live.pvc.as_ref().is_some_and(|pvc| pvc.is_paused)
+        || live.stateful_set.as_ref().is_some_and(|stateful_set| stateful_set.is_paused)
 }
 
-impl SetFacts {
+impl StatefulSetFacts {
     /// The names of the claims that it makes for a pod.
-    pub fn claims_of(&self, pod: &str) -> impl Iterator<Item = String> {
-        self.templates.iter().map(move |template| format!("{template}-{pod}"))
+    pub fn pvcs_of(&self, pod: &ObjectName<Pod>) -> impl Iterator<Item = ObjectName<PersistentVolumeClaim>> {
+        self.templates.iter().map(move |template| format!("{template}-{pod}").into())
     }
 
     /// The number of a pod that it wants; `None`: it wants no pod of this name.
-    pub fn ordinal(&self, pod: &str) -> Option<i32> {
-        let ordinal = pod.strip_prefix(&self.name)?.strip_prefix('-')?.parse::<i32>().ok()?;
+    pub fn ordinal(&self, pod: &ObjectName<Pod>) -> Option<i32> {
+        let ordinal = pod.as_str().strip_prefix(self.name.as_str())?.strip_prefix('-')?.parse::<i32>().ok()?;
         let wanted = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
         (!self.is_deleted && wanted.contains(&ordinal)).then_some(ordinal)
     }

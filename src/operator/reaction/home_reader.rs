@@ -7,48 +7,43 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 
+use super::confirmed::{confirmed, process};
 use super::live::LiveFacts;
 use super::marked::{MarkedVolume, home_state};
-use crate::api::crd::{DevicePool, HealthEntry, PoolVolume, READY};
+use crate::api::crd::{DevicePool, HealthEntry, PoolVolume};
+use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
-use crate::operator::kube_node;
-use crate::operator::persistent_volume::object::Backing;
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::object_key::Uid;
+use crate::operator::kube_volume::Backing;
+use crate::operator::node::kube_node;
+use crate::operator::status::ready::ready;
 
 /// Fills in `node`, `home`, `ready_since` and `losses`. `pod_node` is the node that the volume's pod is on.
 pub async fn read_home(
     client: &Client,
     volume: &MarkedVolume,
-    pod_node: Option<&str>,
+    pod_node: Option<&NodeName>,
     live: &mut LiveFacts,
 ) -> Result<(), OperatorError> {
-    let node = read_node(client, &volume.node).await?;
+    let node = kube_node::live(client, &volume.node).await?;
     let pools = Api::<DevicePool>::all(client.clone());
     let pool = within(&format!("reading DevicePool {}", volume.node), pools.get_opt(&volume.node)).await?;
     live.home = Some(home_state(node.as_ref(), pool.as_ref()));
     live.ready_since = ready_since(node.as_ref(), pool.as_ref());
     live.losses = losses(client, volume, pool.as_ref()).await?;
-    live.node = uid(node);
+    live.node = node.as_ref().and_then(Uid::of);
     // An affinity may name a node by a label that the node does not have any more.
     if let Some(other) = pod_node.filter(|other| live.node.is_none() && volume.node != **other) {
-        live.node = uid(read_node(client, other).await?);
+        live.node = kube_node::live(client, other).await?.as_ref().and_then(Uid::of);
     }
     Ok(())
 }
 
-async fn read_node(client: &Client, name: &str) -> Result<Option<Node>, OperatorError> {
-    within(&format!("reading Node {name}"), Api::<Node>::all(client.clone()).get_opt(name)).await
-}
-
-fn uid(node: Option<Node>) -> Option<String> {
-    node.and_then(|node| node.metadata.uid)
-}
-
 /// The later of both.
 fn ready_since(node: Option<&Node>, pool: Option<&DevicePool>) -> Option<Timestamp> {
-    let conditions = pool?.status.as_ref()?.conditions.iter();
-    let agent = conditions.into_iter().find(|condition| condition.type_ == READY)?.last_transition_time.0;
+    let agent = ready(&pool?.status.as_ref()?.conditions)?.last_transition_time.0;
     Some(kube_node::ready_since(node?)?.max(agent))
 }
 
@@ -58,7 +53,7 @@ async fn losses(
     pool: Option<&DevicePool>,
 ) -> Result<BTreeSet<HealthReason>, OperatorError> {
     let of = |entries: &[HealthEntry]| -> BTreeSet<HealthReason> {
-        volume.backing.losses(&entries.iter().map(|entry| HealthReason::from(entry.reason.clone())).collect())
+        volume.backing.losses(&confirmed(entries, process(pool).as_ref()))
     };
     match &volume.backing {
         Backing::Volume(id) => {
@@ -70,7 +65,7 @@ async fn losses(
         Backing::Path(_) => {
             let mut found =
                 pool.iter().filter_map(|pool| pool.status.as_ref()).flat_map(|status| &status.persistent_volumes);
-            Ok(found.find(|found| found.uid == volume.uid).map(|found| of(&found.health)).unwrap_or_default())
+            Ok(found.find(|found| volume.uid == *found.uid).map(|found| of(&found.health)).unwrap_or_default())
         }
     }
 }

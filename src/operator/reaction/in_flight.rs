@@ -1,13 +1,16 @@
 //! The reactions that are under way, and those that ended a while ago: what they leave to others.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
 
-use super::record::{ClaimUid, HowEnded, ReactionRecord};
+use super::record::{HowEnded, PvcUid, ReactionRecord};
 use super::view::ReactionView;
 use super::why::Why;
+use crate::operator::api_server::object_key::{ObjectName, Uid};
 use crate::operator::persistent_volume::marks::SKEW;
 
-/// How long the volumes of other pods of a set are left alone: the one that was moved may still copy its data.
+/// How long the volumes of other pods of a StatefulSet are left alone: the one that was moved may still copy its data.
 const COPYING: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug)]
@@ -31,18 +34,21 @@ impl<'a> InFlight<'a> {
     }
 
     /// Whether it may be a claim of a pod that is under way.
-    pub fn may_be_of_pod(&self, claim: &ClaimUid) -> bool {
-        self.records.iter().any(|record| record.may_be_of_pod(claim))
+    pub fn may_be_of_pod(&self, pvc: &PvcUid) -> bool {
+        self.records.iter().any(|record| record.may_be_of_pod(pvc))
     }
 
     /// Whether another claim of this pod is under way: the pod cannot be whole before all of its lost claims have gone.
-    pub fn has_pod(&self, set: &str, pod: &str) -> bool {
-        self.records.iter().any(|record| record.set.uid == set && record.pod == pod)
+    pub fn has_pod(&self, stateful_set: &Uid<StatefulSet>, pod: &ObjectName<Pod>) -> bool {
+        self.records.iter().any(|record| record.stateful_set.uid == *stateful_set && record.pod == *pod)
     }
 
-    /// Whether another pod of the set is, or may still copy its data.
-    pub fn is_busy(&self, set: &str, pod: &str) -> bool {
-        self.records.iter().chain(&self.ended).any(|record| record.set.uid == set && record.pod != pod)
+    /// Whether another pod of the StatefulSet is, or may still copy its data.
+    pub fn is_busy(&self, stateful_set: &Uid<StatefulSet>, pod: &ObjectName<Pod>) -> bool {
+        self.records
+            .iter()
+            .chain(&self.ended)
+            .any(|record| record.stateful_set.uid == *stateful_set && record.pod != *pod)
     }
 
     pub fn budget(&self, view: &ReactionView) -> Result<(), Why> {

@@ -1,34 +1,38 @@
-//! What is read of one volume's claim, pods and set from the API server itself, right before anything is decided about
-//! them: watches may be late. Pure but for the reader, which fills it in.
+//! The facts of one volume's claim, pods and StatefulSet, read from the API server itself, right before anything is
+//! decided about them: watches may be late. Pure but for the reader, which fills it in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 
 use super::marked::HomeState;
+use crate::device::NodeName;
 use crate::health::HealthReason;
+use crate::operator::api_server::object_key::{ObjectName, Uid};
+use crate::operator::kube_volume::PersistentVolume;
 
-/// In mode `Off` only `volume` and `claim` are read.
+/// In mode `Off` only `volume` and `pvc` are read.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFacts {
     /// `None`: it is gone.
     pub volume: Option<Arc<PersistentVolume>>,
     pub namespace: NamespaceFacts,
-    /// The UID of the volume's Node, or of the one that its pod is on; `None`: there is no such Node.
-    pub node: Option<String>,
+    /// The volume's Node, or the one that its pod is on; `None`: there is no such Node.
+    pub node: Option<Uid<Node>>,
     /// The volume's node now; `None`: not read.
     pub home: Option<HomeState>,
     /// Since when its Node is ready and its agent answers.
     pub ready_since: Option<Timestamp>,
-    /// What its agent says of the volume now, as far as it says that the volume is lost.
+    /// The losses that its agent reports now and has found itself.
     pub losses: BTreeSet<HealthReason>,
     /// The claim by the name that the volume's claimRef or record has, whatever its UID.
-    pub claim: Option<ClaimFacts>,
+    pub pvc: Option<PvcFacts>,
     /// The StatefulSet of the record, or the one that controls the pod that uses the claim.
-    pub set: Option<SetFacts>,
-    /// The pods that use the claim, and those of the set.
+    pub stateful_set: Option<StatefulSetFacts>,
+    /// The pods that use the claim, and those of the StatefulSet.
     pub pods: Vec<PodFacts>,
     /// The answer to an eviction as a dry run; `None`: not asked yet.
     pub eviction: Option<EvictionAnswer>,
@@ -50,20 +54,20 @@ pub struct NamespaceFacts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimFacts {
-    pub uid: String,
+pub struct PvcFacts {
+    pub uid: Uid<PersistentVolumeClaim>,
     pub resource_version: String,
     /// `spec.volumeName`
-    pub volume: Option<String>,
+    pub volume: Option<ObjectName<PersistentVolume>>,
     pub is_bound: bool,
     pub is_deleted: bool,
     pub is_paused: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetFacts {
-    pub name: String,
-    pub uid: String,
+pub struct StatefulSetFacts {
+    pub name: ObjectName<StatefulSet>,
+    pub uid: Uid<StatefulSet>,
     pub is_deleted: bool,
     pub is_paused: bool,
     pub replicas: i32,
@@ -77,15 +81,15 @@ pub struct SetFacts {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
-    pub name: String,
-    pub uid: String,
+    pub name: ObjectName<Pod>,
+    pub uid: Uid<Pod>,
     pub resource_version: String,
-    /// The UID of the StatefulSet that controls it; `None`: somebody else does, or nobody.
-    pub set: Option<String>,
+    /// The StatefulSet that controls it; `None`: somebody else does, or nobody.
+    pub stateful_set: Option<Uid<StatefulSet>>,
     /// `spec.nodeName`
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     pub is_deleted: bool,
     pub is_ready: bool,
     /// It names the claim in its volumes.
-    pub uses_claim: bool,
+    pub uses_pvc: bool,
 }

@@ -5,19 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt as _;
 
-use super::record::{self, ReactionRecord};
+use super::confirmed::{AgentProcess, confirmed, process};
+use super::record::{self, ReactionRecord, UnreadableRecord};
 use super::settings::{LABEL, LABEL_VALUE, PAUSE};
-use crate::api::crd::DevicePool;
+use crate::api::crd::{DevicePool, HealthEntry, PoolVolume};
 use crate::device::NodeName;
-use crate::health::{HealthReason, Severity};
-use crate::operator::node_ready::{NodeReadiness, readiness};
+use crate::health::{HealthReason, LossScope, Severity};
+use crate::operator::api_server::object_key::{ObjectName, Uid};
+use crate::operator::kube_volume::{Backing, BindingPhase, FIRST_MARK_TIME, PersistentVolume};
+use crate::operator::node::ready::{NodeReadiness, readiness};
 use crate::operator::persistent_volume::home::{Home, NodeIndex};
 use crate::operator::persistent_volume::marks;
-use crate::operator::persistent_volume::object::{Backing, backing};
 use crate::operator::persistent_volume::view::View;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool::disk_homes::DiskHomes;
@@ -27,7 +29,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 #[derive(Clone, Debug)]
 pub struct MarkedVolume {
-    pub uid: String,
+    pub uid: Uid<PersistentVolume>,
     pub volume: Arc<PersistentVolume>,
     pub backing: Backing,
     /// The name of its node, which it may have left.
@@ -35,16 +37,20 @@ pub struct MarkedVolume {
     pub home: HomeState,
     /// The marks that say that it is lost.
     pub losses: BTreeSet<HealthReason>,
-    /// Another node has its disk, or had it when its agent spoke last: nothing of it need be lost.
+    /// Those of them that the agent that runs now has not found itself: nobody knows whether they still hold.
+    pub unconfirmed: BTreeSet<HealthReason>,
+    /// The process of that agent; `None`: its node is not ready, or it does not say.
+    pub process: Option<AgentProcess>,
+    /// Another node has its disk, or had it at its agent's last report: nothing of it need be lost.
     pub is_elsewhere: bool,
     /// Some mark says that it cannot be used, whether it is lost or not.
     pub is_unusable: bool,
     /// Since when the losses are as they are; `None`: not written yet.
     pub lost_since: Option<Timestamp>,
-    /// By its own annotation; its claim, its set and its Namespace may hold it back too.
+    /// By its own annotation; its claim, its StatefulSet and its Namespace may hold it back too.
     pub is_paused: bool,
     pub class: ClassFacts,
-    pub record: Option<Result<ReactionRecord, String>>,
+    pub record: Option<Result<ReactionRecord, UnreadableRecord>>,
     pub reacted: Option<ReactionRecord>,
 }
 
@@ -68,24 +74,39 @@ pub struct ClassFacts {
 }
 
 impl MarkedVolume {
-    pub fn phase(&self) -> &str {
-        self.volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-    }
-
     /// Whether anything may be done about it.
     pub fn waits(&self) -> bool {
-        self.record.is_some() || (!self.losses.is_empty() && matches!(self.phase(), "Bound" | "Available"))
+        self.record.is_some() || (!self.losses.is_empty() && self.volume.phase.is_usable())
+    }
+
+    /// Whether somebody has found it lost who would know now.
+    pub fn is_confirmed(&self) -> bool {
+        let is_found = |reason: &HealthReason| !is_of_node(reason) && !self.unconfirmed.contains(reason);
+        match self.home {
+            HomeState::Ready | HomeState::Silent => self.losses.iter().any(is_found),
+            HomeState::NotReady | HomeState::Fenced | HomeState::Gone => !self.losses.is_empty(),
+        }
+    }
+
+    /// Whether its time as a lost one counts: somebody has found it lost who would know, and no other node has its
+    /// disk.
+    pub fn is_lost(&self) -> bool {
+        self.is_confirmed() && !self.is_elsewhere
     }
 
     /// The reclaim policy.
     pub fn policy(&self) -> &str {
-        let spec = self.volume.spec.as_ref();
-        spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or_default()
+        self.volume.reclaim_policy.as_deref().unwrap_or_default()
     }
 
     pub fn is_bound(&self) -> bool {
-        self.phase() == "Bound"
+        self.volume.phase == BindingPhase::Bound
     }
+}
+
+/// Whether the controller finds it itself, by the Node.
+pub fn is_of_node(reason: &HealthReason) -> bool {
+    reason.loss() == LossScope::All
 }
 
 /// All of them, in the order of the view.
@@ -94,35 +115,38 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
     let nodes = view.nodes_by_name();
     let pools = view.pools_by_node();
     let disks = DiskHomes::as_last_said(&view.pools);
-    let classes: BTreeMap<String, ClassFacts> =
-        classes.iter().map(|class| (class.name_any(), class_facts(class))).collect();
+    let classes: BTreeMap<ObjectName<StorageClass>, ClassFacts> =
+        classes.iter().map(|class| (ObjectName::of(&**class), class_facts(class))).collect();
     let mut all = Vec::new();
     for volume in &view.persistent {
-        let Some(backing) = backing(volume) else { continue };
+        let Some(backing) = volume.backing() else { continue };
         let present = marks::present(volume.annotations());
         let is_unusable = present.iter().any(|reason| reason.severity() >= Severity::Inaccessible);
         let losses = backing.losses(&present);
-        let record = record::under_way(volume).map(|read| read.map_err(|why| why.to_string()));
+        let record = record::under_way(volume);
         let reacted = record::reacted(volume);
         if losses.is_empty() && !is_unusable && record.is_none() && reacted.is_none() {
             continue;
         }
-        let own = match &backing {
+        let own = match backing {
             Backing::Volume(id) => view.volumes.get(id),
             Backing::Path(_) => None,
         };
         let is_elsewhere = own.is_some_and(|own| disks.is_with_another(own));
         let (Home::Node(node) | Home::Gone(node)) = index.home_of(volume, own.map(Arc::as_ref)) else { continue };
-        let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+        let pool = pools.get(&node).copied();
+        let home = home_state(nodes.get(&node).copied(), pool);
         all.push(MarkedVolume {
-            uid: volume.uid().unwrap_or_default(),
+            uid: Uid::of(&**volume).unwrap_or_default(),
+            unconfirmed: unconfirmed(volume, backing, &losses, own.map(Arc::as_ref), pool),
+            process: process(pool).filter(|_| home == HomeState::Ready),
             volume: Arc::clone(volume),
-            home: home_state(nodes.get(&node).copied(), pools.get(&node).copied()),
+            home,
             node,
             lost_since: lost_since(volume, now),
             is_paused: volume.annotations().contains_key(PAUSE),
-            class: class.and_then(|class| classes.get(class)).copied().unwrap_or_default(),
-            backing,
+            class: volume.class.as_ref().and_then(|class| classes.get(class)).copied().unwrap_or_default(),
+            backing: backing.clone(),
             losses,
             is_elsewhere,
             is_unusable,
@@ -133,10 +157,35 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
     all
 }
 
+fn unconfirmed(
+    volume: &PersistentVolume,
+    backing: &Backing,
+    losses: &BTreeSet<HealthReason>,
+    own: Option<&PoolVolume>,
+    pool: Option<&DevicePool>,
+) -> BTreeSet<HealthReason> {
+    let (uid, status) = (Uid::of(volume), pool.and_then(|pool| pool.status.as_ref()));
+    let entries: &[HealthEntry] = match (backing, own) {
+        (Backing::Volume(_), Some(own)) => own.status.as_ref().map_or(&[], |status| &status.health),
+        (Backing::Volume(_), None) => &[],
+        (Backing::Path(_), _) => {
+            let mut found = status.into_iter().flat_map(|status| &status.persistent_volumes);
+            found.find(|found| uid.as_ref().is_some_and(|uid| *uid == *found.uid)).map_or(&[], |found| &found.health)
+        }
+    };
+    let found = confirmed(entries, process(pool).as_ref());
+    // That there is no PoolVolume is what the controller sees itself.
+    let is_absent = |reason: &HealthReason| {
+        *reason == HealthReason::VolumeMissing && own.is_none() && matches!(backing, Backing::Volume(_))
+    };
+    let is_open = |reason: &&HealthReason| !is_of_node(reason) && !is_absent(reason) && !found.contains(*reason);
+    losses.iter().filter(is_open).cloned().collect()
+}
+
 /// The later of the first mark, which a person can set forward, and of this loss.
 fn lost_since(volume: &PersistentVolume, now: Timestamp) -> Option<Timestamp> {
     let time = |key| marks::time(volume.annotations(), key, now);
-    Some(time(marks::FIRST_MARK_TIME)?.max(time(marks::UNUSABLE_SINCE)?))
+    Some(time(FIRST_MARK_TIME)?.max(time(marks::UNUSABLE_SINCE)?))
 }
 
 fn class_facts(class: &StorageClass) -> ClassFacts {
@@ -146,7 +195,7 @@ fn class_facts(class: &StorageClass) -> ClassFacts {
     }
 }
 
-/// Of a node without a DevicePool nobody says that its agent answers.
+/// Nobody says of a node without a DevicePool that its agent answers.
 pub fn home_state(node: Option<&Node>, pool: Option<&DevicePool>) -> HomeState {
     let is_fenced = |node: &Node| {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
@@ -246,7 +295,7 @@ mod tests {
         };
         let classes = [class("chosen", json!({LABEL: LABEL_VALUE}), "Immediate")];
         let marked = marked_volumes(&view, &classes, now());
-        let names: Vec<&str> = marked.iter().map(|volume| volume.uid.as_str()).collect();
+        let names: Vec<_> = marked.iter().map(|volume| volume.uid.clone()).collect();
         assert_eq!(names, ["lost", "shut", "begun"], "what ended and cannot be read says nothing");
         assert_eq!(marked[0].lost_since, None, "the monitor has not written it yet");
         assert!(marked[1].is_unusable && marked[1].losses.is_empty(), "its pod is no copy to count on");

@@ -1,7 +1,7 @@
 //! Carries steps out: each request names the UID and the version of the object that was read.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ use super::live::{EvictionAnswer, LiveFacts};
 use super::marked::MarkedVolume;
 use super::record::{HowEnded, REACTED, RECORD, RETAIN, ReactionRecord};
 use super::view::{Deed, PodRef};
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
-use crate::operator::persistent_volume::object;
-use crate::operator::store::Store;
-use crate::operator::write::{Write, patch};
+use crate::operator::api_server::client::within;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::store::Store;
+use crate::operator::api_server::write::{Write, patch};
+use crate::operator::kube_volume::PersistentVolume;
 
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +57,12 @@ impl Performer {
             Deed::Cancel(record, _) => self.end(volume, record, HowEnded::Cancelled).await?,
             Deed::Finish(record) => self.end(volume, record, HowEnded::Finished).await?,
             Deed::Stop(record, _) => self.end(volume, record, HowEnded::Stopped).await?,
-            Deed::DeleteClaim(claim) => {
-                let api = Api::namespaced(self.client.clone(), &claim.namespace);
-                let version = live.and_then(|live| live.claim.as_ref()).map(|claim| claim.resource_version.clone());
-                let exactly = Preconditions { uid: Some(claim.uid.clone()), resource_version: version };
-                let what = format!("deleting PersistentVolumeClaim {}/{}", claim.namespace, claim.name);
-                delete::<PersistentVolumeClaim>(&api, &claim.name, exactly, &what).await?
+            Deed::DeletePvc(pvc) => {
+                let api = Api::namespaced(self.client.clone(), pvc.namespace.as_str());
+                let version = live.and_then(|live| live.pvc.as_ref()).map(|pvc| pvc.resource_version.clone());
+                let exactly = Preconditions { uid: Some(pvc.uid.to_string()), resource_version: version };
+                let what = format!("deleting PersistentVolumeClaim {}/{}", pvc.namespace, pvc.name);
+                delete::<PersistentVolumeClaim>(&api, pvc.name.as_str(), exactly, &what).await?
             }
             Deed::DeleteVolume => {
                 let (name, meta) = (volume.volume.name_any(), &volume.volume.metadata);
@@ -71,7 +71,7 @@ impl Performer {
                 delete::<PersistentVolume>(&api, &name, exactly, &format!("deleting PersistentVolume {name}")).await?
             }
             Deed::Evict(pod) => return self.evict(pod, EvictionRun::Real).await,
-            Deed::Look | Deed::AskEviction(_) | Deed::Report(_) => Write::Done(()),
+            Deed::Read | Deed::AskEviction(_) | Deed::Explain(_) => Write::Done(()),
         };
         Ok(done.into())
     }
@@ -110,7 +110,7 @@ impl Performer {
         }
         let what = format!("writing the reaction into PersistentVolume {name}");
         let written = patch(&api, &name, &what, change).await?;
-        Ok(written.map(|written| self.volumes.learn(object::needed(written), sent)))
+        Ok(written.map(|written| self.volumes.learn(written, sent)))
     }
 
     async fn evict(&self, pod: &PodRef, run: EvictionRun) -> Result<DeedOutcome, OperatorError> {

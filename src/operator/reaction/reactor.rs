@@ -1,10 +1,10 @@
 //! The reaction at work, on the leader.
 //!
-//! Each pass looks at all marked volumes, reads what it needs of some from the API server, and does at most one step for
-//! each. What it does is in annotations of PersistentVolumes, so that the next leader goes on with it.
+//! Each pass looks at all marked volumes, reads what it needs of some from the API server, and does at most one step
+//! for each. What it does is in annotations of PersistentVolumes, so that the next leader goes on with it; what it has
+//! watched is in an annotation of the Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,6 +12,8 @@ use kube::{Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::decide::decide;
+use super::handover::own_watch;
+use super::lease_annotation::{LeaseAnnotation, Tenure};
 use super::live::EvictionAnswer;
 use super::marked::{MarkedVolume, marked_volumes};
 use super::memory::ReactionMemory;
@@ -20,34 +22,41 @@ use super::reader::LiveReader;
 use super::report;
 use super::settings::{ReactionMode, ReactionSettings};
 use super::tally::NodeTally;
-use super::teller::{Teller, WORK, is_told, object_of};
+use super::teller::{Teller, WORK};
 use super::view::{Deed, ReactionStep, ReactionView};
 use super::why::Why;
-use crate::api::crd::PoolVolume;
+use super::writes::{ReactionKey, ReactionWrite, index, writes};
 use crate::operator::bytes::signed;
-use crate::operator::leader_stores::LeaderStores;
+use crate::operator::leader::lease::Lease;
+use crate::operator::leader::stores::LeaderStores;
 use crate::operator::metrics::Metrics;
+use crate::operator::metrics::reaction::ReactionMetrics;
 use crate::operator::persistent_volume::plan::Now;
-use crate::operator::persistent_volume::refusals::Refusals;
+use crate::operator::persistent_volume::refusals::{Refusals, WriteEnd};
 use crate::operator::persistent_volume::view::View;
-use crate::operator::reaction_metrics::ReactionMetrics;
 use crate::operator::stores::Stores;
 
 /// The wait after a pass that wrote something, and after one that did not.
-const NEXT: Duration = Duration::from_secs(2);
-const PACE: Duration = Duration::from_secs(30);
+const PASS_INTERVAL: Duration = Duration::from_secs(2);
+const WAITING_INTERVAL: Duration = Duration::from_secs(30);
 /// How many objects one pass writes.
 const WRITES: usize = 50;
 /// How often a pass decides: after each round of reads again.
 const ROUNDS: usize = 3;
-/// How soon the passes follow each other.
+/// How often at most it leaves to the next leader what it has watched.
+const LEAVE: Duration = Duration::from_secs(20);
+
+/// How soon the passes follow each other, how often what was watched is left to the next leader, and how long that one
+/// watches itself.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     next: Duration,
     waiting: Duration,
+    leave: Duration,
+    own_watch: SignedDuration,
 }
 
-/// What makes the next pass begin.
+/// The reasons that make the next pass begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextPass {
     /// Something was written.
@@ -56,6 +65,8 @@ enum NextPass {
     Later,
     /// Nothing is marked.
     WithAChange,
+    /// Not all objects are read yet.
+    OnceRead,
 }
 
 pub struct Reactor {
@@ -66,46 +77,41 @@ pub struct Reactor {
     performer: Performer,
     metrics: Metrics,
     settings: ReactionSettings,
+    lease: Lease,
     pace: Pace,
 }
 
-/// One write of a pass.
-enum ReactionWrite<'v> {
-    Act(&'v MarkedVolume, &'v Deed),
-    Tell(&'v MarkedVolume, Why),
-    /// The condition is not true any more.
-    Forget(Arc<PoolVolume>),
-}
-
-impl ReactionWrite<'_> {
-    /// By which it is known whether it was refused.
-    fn key(&self) -> Option<String> {
-        match self {
-            Self::Act(volume, _) => Some(volume.uid.clone()),
-            Self::Tell(volume, _) => Some(format!("{} told", volume.uid)),
-            Self::Forget(volume) => volume.uid(),
-        }
-    }
+/// The state that a pass keeps for the next one.
+struct ReactionState {
+    memory: ReactionMemory,
+    refusals: Refusals<ReactionKey>,
+    annotation: LeaseAnnotation,
 }
 
 impl Reactor {
-    /// `client` must be `client_without_repetition`.
+    /// `client` must be `client_without_repetition`. `lease` is the one that this process leads by.
     pub fn new(
         client: Client,
         stores: Stores,
         own: LeaderStores,
         metrics: Metrics,
         settings: ReactionSettings,
-        identity: &str,
+        lease: Lease,
     ) -> Self {
         Self {
-            teller: Teller::new(client.clone(), stores.volumes.clone(), metrics.clone(), identity),
+            teller: Teller::new(client.clone(), stores.volumes.clone(), metrics.clone(), &lease.identity),
             stores,
             performer: Performer::new(client.clone(), own.volumes.clone()),
             own,
             metrics,
+            pace: Pace {
+                next: PASS_INTERVAL,
+                waiting: WAITING_INTERVAL,
+                leave: LEAVE,
+                own_watch: own_watch(settings.recover_after),
+            },
             settings,
-            pace: Pace { next: NEXT, waiting: PACE },
+            lease,
             client,
         }
     }
@@ -113,47 +119,101 @@ impl Reactor {
     /// Sets another time between passes.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_pace(mut self, between: Duration) -> Self {
-        self.pace = Pace { next: between, waiting: between };
+        self.pace = Pace { next: between, waiting: between, ..self.pace };
+        self
+    }
+
+    /// Sets other times for how often it leaves what it has watched, and for which it watches itself.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn with_handover(mut self, leave: Duration, own_watch: SignedDuration) -> Self {
+        self.pace = Pace { leave, own_watch, ..self.pace };
         self
     }
 
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut changes = self.own.changes(&self.stores);
-        let mut memory = ReactionMemory::new(&self.settings);
-        let (mut refusals, began) = (Refusals::new(), Instant::now());
+        let mut state = ReactionState {
+            memory: ReactionMemory::new(&self.settings, self.pace.own_watch),
+            refusals: Refusals::new(),
+            annotation: LeaseAnnotation::new(self.client.clone(), self.lease.clone(), self.pace.leave),
+        };
+        let began = Instant::now();
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
             let next = match self.stores.are_synced() && self.own.are_synced() {
-                true => self.pass(&mut memory, &mut refusals, began.elapsed()).await,
-                false => NextPass::WithAChange,
+                true => {
+                    self.take_over(&mut state).await;
+                    let next = self.pass(&mut state, began.elapsed()).await;
+                    state.memory.end_pass(monotonic(began.elapsed()));
+                    next
+                }
+                false => NextPass::OnceRead,
             };
-            if next == NextPass::WithAChange {
+            let wait = match next {
+                NextPass::Soon | NextPass::OnceRead => self.pace.next,
+                NextPass::Later | NextPass::WithAChange => self.pace.waiting,
+            };
+            if matches!(next, NextPass::WithAChange | NextPass::OnceRead) {
                 changes.next().await;
             }
-            tokio::time::sleep(if next == NextPass::Soon { self.pace.next } else { self.pace.waiting }).await;
+            tokio::time::sleep(wait).await;
         }
     }
 
-    async fn pass(&self, memory: &mut ReactionMemory, refusals: &mut Refusals, elapsed: Duration) -> NextPass {
-        let monotonic = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
-        let now = Now { wall: Timestamp::now(), monotonic };
-        let cluster = View::of(&self.stores, &self.own.volumes);
-        let mut view = self.view(&cluster, memory, now);
-        let steps = self.decided(&mut view, memory, now).await;
-        self.count(&view, memory.held(&steps));
-        let writes = self.writes(&cluster, &view, &steps, memory);
-        let (writes, waiting) = refusals.select(writes, ReactionWrite::key, WRITES, elapsed);
-        let (mut written, mut failed) = (false, false);
-        for write in writes {
-            let done = self.carry_out(&cluster, &view, &write, memory).await;
-            refusals.written(write.key(), done);
-            // What is only told is not urgent: a rack that fails has many volumes.
-            written |= done && matches!(write, ReactionWrite::Act(..));
-            failed |= !done;
+    /// Before the first pass. Whoever cannot read what was left counts from zero.
+    async fn take_over(&self, state: &mut ReactionState) {
+        let taken = state.annotation.take().await.inspect_err(|error| self.metrics.failed(WORK, error));
+        if let Ok(Some(handover)) = taken {
+            state.memory.take_over(handover);
         }
-        let again = refusals.end(failed, elapsed);
+    }
+
+    /// Leaves to the next leader what was watched until now.
+    async fn leave(&self, state: &mut ReactionState, volumes: &[MarkedVolume], now: Now, elapsed: Duration) -> Tenure {
+        let handover = match self.settings.mode {
+            ReactionMode::Off => None,
+            ReactionMode::DryRun | ReactionMode::On => state.memory.handover(volumes, now),
+        };
+        let left = state.annotation.leave(handover, elapsed).await;
+        left.inspect_err(|error| self.metrics.failed(WORK, error)).unwrap_or(Tenure::Ours)
+    }
+
+    async fn pass(&self, state: &mut ReactionState, elapsed: Duration) -> NextPass {
+        let now = Now { wall: Timestamp::now(), monotonic: monotonic(elapsed) };
+        let cluster = View::of(&self.stores, &self.own.volumes);
+        let mut view = self.view(&cluster, &mut state.memory, now);
+        if self.leave(state, &view.volumes, now, elapsed).await == Tenure::Lost {
+            return state.stand_back();
+        }
+        let steps = self.decided(&mut view, &mut state.memory, now).await;
+        self.count(&view, state.memory.waiting(&steps));
+        let planned = writes(&cluster, &view, &steps, &state.memory);
+        if planned.iter().any(|write| matches!(write, ReactionWrite::Act(..))) {
+            let tenure = state.annotation.tenure().await;
+            match tenure.inspect_err(|error| self.metrics.failed(WORK, error)) {
+                Ok(Tenure::Ours) => {}
+                Ok(Tenure::Lost) => return state.stand_back(),
+                Err(_) => return NextPass::Later,
+            }
+        }
+        let ReactionState { memory, refusals, annotation: _ } = state;
+        let (writes, waiting) = refusals.select(planned, ReactionWrite::key, WRITES, elapsed);
+        let (mut written, mut pass) = (false, WriteEnd::Done);
+        for write in writes {
+            let end = match self.carry_out(&cluster, &view, &write, memory).await {
+                true => WriteEnd::Done,
+                false => WriteEnd::Refused,
+            };
+            refusals.written(write.key(), end);
+            match end {
+                // What is only reported is not urgent: a rack that fails has many volumes.
+                WriteEnd::Done => written |= matches!(write, ReactionWrite::Act(..)),
+                WriteEnd::Refused => pass = WriteEnd::Refused,
+            }
+        }
+        let again = refusals.end(pass, elapsed);
         match (written, view.volumes.is_empty() && waiting == 0 && again.is_none()) {
             (true, _) => NextPass::Soon,
             (false, false) => NextPass::Later,
@@ -175,14 +235,14 @@ impl Reactor {
     async fn decided(&self, view: &mut ReactionView, memory: &mut ReactionMemory, now: Now) -> Vec<ReactionStep> {
         let mut reader = LiveReader::new(self.client.clone(), self.settings.mode);
         let (mut steps, mut asked) = (decide(view), BTreeSet::new());
-        let at: BTreeMap<String, usize> = index(view);
+        let at = index(view);
         for _ in 1..ROUNDS {
             let mut has_read = false;
             for ReactionStep { volume: uid, deed } in &steps {
                 let Some(volume) = at.get(uid).map(|at| &view.volumes[*at]) else { continue };
                 match deed {
-                    Deed::Look if asked.insert(uid.clone()) => {
-                        memory.looked(uid, now);
+                    Deed::Read if asked.insert(uid.clone()) => {
+                        memory.note_read(uid, now);
                         if let Some(live) = self.metrics.note(WORK, reader.read(volume).await) {
                             has_read |= view.live.insert(uid.clone(), live).is_none();
                         }
@@ -195,7 +255,8 @@ impl Reactor {
                             has_read |= answer.is_some();
                         }
                     }
-                    _ => {}
+                    Deed::Read | Deed::Begin(_) | Deed::DeletePvc(_) | Deed::Evict(_) | Deed::Cancel(..) => {}
+                    Deed::Finish(_) | Deed::Stop(..) | Deed::DeleteVolume | Deed::Explain(_) => {}
                 }
             }
             if !has_read {
@@ -220,54 +281,6 @@ impl Reactor {
         mode.with_label_values(&[self.settings.mode.word()]).set(1);
     }
 
-    /// The steps first: what is only told can wait.
-    fn writes<'v>(
-        &self,
-        cluster: &View,
-        view: &'v ReactionView,
-        steps: &'v [ReactionStep],
-        memory: &ReactionMemory,
-    ) -> Vec<ReactionWrite<'v>> {
-        let (mut acts, mut others, at) = (Vec::new(), Vec::new(), index(view));
-        for ReactionStep { volume: uid, deed } in steps {
-            let Some(volume) = at.get(uid).map(|at| &view.volumes[*at]) else { continue };
-            let object = object_of(cluster, volume);
-            match deed {
-                Deed::Look | Deed::AskEviction(_) => {}
-                // It comes back with each restart.
-                Deed::Report(Why::Recovering) => {}
-                Deed::Report(why) if why.is_reported() => {
-                    let is_written = object.is_none_or(|object| report::told_by(object) == Some(why.word()));
-                    if !is_written || !is_told(object, memory, uid, *why) {
-                        others.push(ReactionWrite::Tell(volume, *why));
-                    }
-                }
-                Deed::Report(_) => {
-                    let told = object.filter(|object| report::told_by(object).is_some());
-                    others.extend(told.map(|object| ReactionWrite::Forget(Arc::clone(object))));
-                }
-                deed => acts.push(ReactionWrite::Act(volume, deed)),
-            }
-        }
-        others.extend(self.out_of_date(cluster, view).map(ReactionWrite::Forget));
-        acts.extend(others);
-        acts
-    }
-
-    /// Those whose condition nobody keeps any more.
-    fn out_of_date(&self, cluster: &View, view: &ReactionView) -> impl Iterator<Item = Arc<PoolVolume>> {
-        let is_off = self.settings.mode == ReactionMode::Off;
-        let is_kept = |volume: &&MarkedVolume| match object_of(cluster, volume) {
-            // What became of it stays; why it waited does not, once it does not wait any more.
-            Some(object) if volume.reacted.is_some() => volume.waits() || !report::is_why(object),
-            _ => volume.waits() && (!is_off || volume.record.is_some()),
-        };
-        let kept = view.volumes.iter().filter(is_kept);
-        let kept: BTreeSet<String> = kept.filter_map(|volume| object_of(cluster, volume)?.uid()).collect();
-        let told = cluster.volumes.values().filter(|object| report::told_by(object).is_some()).cloned();
-        told.filter(move |object| object.uid().is_none_or(|uid| !kept.contains(&uid)))
-    }
-
     /// Whether nothing of it has to be tried again.
     async fn carry_out(
         &self,
@@ -279,7 +292,7 @@ impl Reactor {
         match write {
             ReactionWrite::Act(volume, deed) => {
                 let live = view.live.get(&volume.uid);
-                let told = match self.metrics.note(WORK, self.performer.perform(volume, live, deed).await) {
+                let reported = match self.metrics.note(WORK, self.performer.perform(volume, live, deed).await) {
                     None => {
                         memory.refused(&volume.uid);
                         self.metrics.reaction.held.with_label_values(&[Why::Refused.word()]).inc();
@@ -293,10 +306,10 @@ impl Reactor {
                     Some(DeedOutcome::Done) => report::of_deed(volume, deed),
                 };
                 memory.forget(&volume.uid);
-                let Some(told) = told else { return true };
-                self.metrics.reaction.steps.with_label_values(&[told.word]).inc();
-                tracing::warn!(volume = volume.volume.name_any(), step = told.word, "{}", told.event.note);
-                self.teller.done(cluster, volume, &told).await
+                let Some(reported) = reported else { return true };
+                self.metrics.reaction.steps.with_label_values(&[reported.word]).inc();
+                tracing::warn!(volume = volume.volume.name_any(), step = reported.word, "{}", reported.event.note);
+                self.teller.done(cluster, volume, &reported).await
             }
             ReactionWrite::Tell(volume, why) => self.teller.tell(cluster, volume, *why, memory).await,
             ReactionWrite::Forget(object) => self.teller.write_condition(Some(object), None).await,
@@ -304,9 +317,17 @@ impl Reactor {
     }
 }
 
-/// Where each volume is: there may be thousands.
-fn index(view: &ReactionView) -> BTreeMap<String, usize> {
-    view.volumes.iter().enumerate().map(|(at, volume)| (volume.uid.clone(), at)).collect()
+impl ReactionState {
+    /// Another leader is responsible, or was. Nobody knows what was meanwhile.
+    fn stand_back(&mut self) -> NextPass {
+        tracing::warn!("another controller leads, or has led meanwhile: recoverAfter begins again");
+        self.memory.begin_again();
+        NextPass::Later
+    }
+}
+
+fn monotonic(elapsed: Duration) -> SignedDuration {
+    SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX)
 }
 
 impl Drop for Reactor {

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 
-use super::live::{ClaimFacts, EvictionAnswer, LiveFacts, NamespaceFacts, PodFacts, SetFacts};
+use super::live::{EvictionAnswer, LiveFacts, NamespaceFacts, PodFacts, PvcFacts, StatefulSetFacts};
 use super::marked::{ClassFacts, HomeState, MarkedVolume};
 use super::settings::{ReactionMode, ReactionSettings};
 use super::tally::NodeTally;
 use super::view::{ReactionPast, ReactionView};
 use crate::health::HealthReason;
-use crate::operator::persistent_volume::object::Backing;
-use crate::operator::steady::Lasting;
+use crate::operator::kube_volume::{Backing, PersistentVolume};
+use crate::operator::status::steady::Lasting;
 use crate::volume::VolumeId;
 
 pub fn now() -> Timestamp {
@@ -36,23 +35,25 @@ pub fn settings() -> ReactionSettings {
 }
 
 /// The volume `pv-SET-ORDINAL` of the claim `data-SET-ORDINAL`, lost with its disk ten minutes ago.
-pub fn lost(set: &str, ordinal: i32) -> MarkedVolume {
-    let (name, claim) = (format!("pv-{set}-{ordinal}"), format!("data-{set}-{ordinal}"));
+pub fn lost(stateful_set: &str, ordinal: i32) -> MarkedVolume {
+    let (name, pvc) = (format!("pv-{stateful_set}-{ordinal}"), format!("data-{stateful_set}-{ordinal}"));
     let volume = json!({
         "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
         "spec": {
-            "claimRef": {"namespace": "db", "name": claim, "uid": format!("claim-{set}-{ordinal}")},
+            "claimRef": {"namespace": "db", "name": pvc, "uid": format!("claim-{stateful_set}-{ordinal}")},
             "persistentVolumeReclaimPolicy": "Delete",
         },
         "status": {"phase": "Bound"},
     });
     MarkedVolume {
-        uid: name.clone(),
+        uid: name.as_str().into(),
         volume: Arc::new(serde_json::from_value(volume).expect("a PersistentVolume")),
         backing: Backing::Volume(VolumeId::of_name(&name)),
         node: "n".into(),
         home: HomeState::Ready,
         losses: BTreeSet::from([HealthReason::DiskMissing]),
+        unconfirmed: BTreeSet::new(),
+        process: Some("a".into()),
         is_elsewhere: false,
         is_unusable: true,
         lost_since: Some(minutes_ago(10)),
@@ -71,13 +72,13 @@ impl MarkedVolume {
     }
 }
 
-pub fn pod(set: &str, ordinal: i32) -> PodFacts {
+pub fn pod(stateful_set: &str, ordinal: i32) -> PodFacts {
     PodFacts {
-        name: format!("{set}-{ordinal}"),
-        uid: format!("pod-{set}-{ordinal}"),
+        name: format!("{stateful_set}-{ordinal}").into(),
+        uid: format!("pod-{stateful_set}-{ordinal}").into(),
         resource_version: "7".to_owned(),
-        set: Some(format!("set-{set}")),
-        node: Some("n".to_owned()),
+        stateful_set: Some(format!("set-{stateful_set}").into()),
+        node: Some("n".into()),
         is_ready: true,
         ..PodFacts::default()
     }
@@ -85,28 +86,29 @@ pub fn pod(set: &str, ordinal: i32) -> PodFacts {
 
 /// What is read of it: the pod that uses the claim is not ready, the two others are.
 pub fn live(volume: &MarkedVolume) -> LiveFacts {
-    let name = volume.uid.strip_prefix("pv-").expect("a sample");
-    let (set, ordinal) = name.split_once('-').expect("a sample");
+    let uid = volume.uid.to_string();
+    let name = uid.strip_prefix("pv-").expect("a sample");
+    let (stateful_set, ordinal) = name.split_once('-').expect("a sample");
     let ordinal: i32 = ordinal.parse().expect("a sample");
-    let using = PodFacts { uses_claim: true, is_ready: false, ..pod(set, ordinal) };
-    let others = (0..3).filter(|other| *other != ordinal).map(|other| pod(set, other));
+    let using = PodFacts { uses_pvc: true, is_ready: false, ..pod(stateful_set, ordinal) };
+    let others = (0..3).filter(|other| *other != ordinal).map(|other| pod(stateful_set, other));
     LiveFacts {
         volume: Some(Arc::clone(&volume.volume)),
         namespace: NamespaceFacts { is_chosen: true, is_paused: false },
-        node: Some("node-n".to_owned()),
-        claim: Some(ClaimFacts {
-            uid: format!("claim-{name}"),
+        node: Some("node-n".into()),
+        pvc: Some(PvcFacts {
+            uid: format!("claim-{name}").into(),
             resource_version: "3".to_owned(),
-            volume: Some(volume.uid.clone()),
+            volume: Some(uid.as_str().into()),
             is_bound: true,
-            ..ClaimFacts::default()
+            ..PvcFacts::default()
         }),
-        set: Some(SetFacts {
-            name: set.to_owned(),
-            uid: format!("set-{set}"),
+        stateful_set: Some(StatefulSetFacts {
+            name: stateful_set.into(),
+            uid: format!("set-{stateful_set}").into(),
             replicas: 3,
             templates: vec!["log".to_owned(), "data".to_owned()],
-            ..SetFacts::default()
+            ..StatefulSetFacts::default()
         }),
         pods: [using].into_iter().chain(others).collect(),
         eviction: Some(EvictionAnswer::Allowed),
@@ -126,6 +128,7 @@ pub fn view(volumes: Vec<MarkedVolume>) -> ReactionView {
             seen: volumes.iter().map(|volume| (volume.uid.clone(), Lasting::Yes(()))).collect(),
             calm: Lasting::Yes(()),
             clock: Lasting::Yes(()),
+            unwatched: SignedDuration::ZERO,
             lately: volumes.iter().filter(|volume| volume.reacted.is_some()).count(),
             ended: Vec::new(),
             refused: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! What the administrator says of the reaction.
+//! The settings of the administrator for the reaction.
 
 use jiff::SignedDuration;
 

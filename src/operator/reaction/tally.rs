@@ -18,8 +18,9 @@ pub struct NodeTally {
 }
 
 impl NodeTally {
-    /// Of the nodes that have a DevicePool or a marked volume. Bad is a node that is not ready, one whose agent does not
-    /// answer, and one with a volume that is lost, whether anybody chose it or not, but for those that were dealt with (Released).
+    /// Of the nodes that have a DevicePool or a marked volume. Bad is a node that is not ready, one whose agent does
+    /// not answer, and one with a volume that is lost, whether anybody chose it or not, but for those that were
+    /// dealt with (Released).
     pub fn of(view: &View, marked: &[MarkedVolume], now: Timestamp) -> Self {
         let nodes = view.nodes_by_name();
         let mut all: BTreeSet<NodeName> = marked.iter().map(|volume| volume.node.clone()).collect();
@@ -47,7 +48,5 @@ fn node_of(volume: &MarkedVolume) -> NodeName {
 
 fn is_bad(volume: &MarkedVolume, now: Timestamp) -> bool {
     let is_new = || volume.lost_since.is_none_or(|since| now.duration_since(since) < DELETED);
-    matches!(volume.phase(), "Bound" | "Available")
-        && !volume.losses.is_empty()
-        && (volume.home != HomeState::Gone || is_new())
+    volume.volume.phase.is_usable() && !volume.losses.is_empty() && (volume.home != HomeState::Gone || is_new())
 }

@@ -1,15 +1,18 @@
-//! What follows for a volume that has a record. The steps are found by what is there: one that was done is not done
+//! The next step for a volume that has a record. The steps are found by what is there: one that was done is not done
 //! again, whoever did it.
+
+use k8s_openapi::api::core::v1::Namespace;
 
 use super::gates;
 use super::in_flight::{InFlight, is_within};
-use super::live::{LiveFacts, PodFacts, SetFacts};
+use super::live::{LiveFacts, PodFacts, StatefulSetFacts};
 use super::marked::MarkedVolume;
-use super::record::{ClaimUid, RETAIN, ReactionRecord};
+use super::record::{PvcUid, RETAIN, ReactionRecord};
 use super::settings::ReactionMode;
 use super::view::{Deed, PodRef, ReactionView};
 use super::why::Why;
-use crate::operator::steady::Lasting;
+use crate::operator::api_server::object_key::ObjectName;
+use crate::operator::status::steady::Lasting;
 
 pub fn next(
     volume: &MarkedVolume,
@@ -19,37 +22,38 @@ pub fn next(
     others: &InFlight<'_>,
 ) -> Deed {
     if record.volume != volume.uid {
-        return Deed::Report(Why::RecordUnreadable);
+        return Deed::Explain(Why::RecordUnreadable);
     }
-    let old = live.claim.as_ref().filter(|claim| claim.uid == record.claim.uid);
-    if old.is_some_and(|claim| !claim.is_deleted) {
-        return claim_lives(volume, record, live, view, others);
+    let old = live.pvc.as_ref().filter(|pvc| pvc.uid == record.pvc.uid);
+    if old.is_some_and(|pvc| !pvc.is_deleted) {
+        return pvc_lives(volume, record, live, view, others);
     }
     if let Err(why) = goes_on(volume, record, live, view) {
         return Deed::Stop(record.clone(), why);
     }
-    let set = live.set.as_ref().filter(|set| set.ordinal(&record.pod).is_some());
-    let Some(set) = set else { return Deed::Stop(record.clone(), Why::SetEnds) };
-    let of_set = |pod: &&PodFacts| pod.name == record.pod && pod.set.as_ref() == Some(&set.uid);
+    let stateful_set = live.stateful_set.as_ref().filter(|stateful_set| stateful_set.ordinal(&record.pod).is_some());
+    let Some(stateful_set) = stateful_set else { return Deed::Stop(record.clone(), Why::SetEnds) };
+    let of_set = |pod: &&PodFacts| pod.name == record.pod && pod.stateful_set.as_ref() == Some(&stateful_set.uid);
     let pod = live.pods.iter().find(of_set);
-    match (old, &live.claim, pod) {
-        (_, None, None) => Deed::Report(Why::WaitsForSet),
-        (Some(_), _, None) => Deed::Report(Why::WaitsForClaim),
-        (Some(_), _, Some(pod)) if pod.node.is_none() => Deed::Report(Why::WaitsForClaim),
-        (None, Some(claim), _) if !claim.is_bound => Deed::Report(Why::WaitsForBinding),
+    match (old, &live.pvc, pod) {
+        (_, None, None) => Deed::Explain(Why::WaitsForSet),
+        (Some(_), _, None) => Deed::Explain(Why::WaitsForClaim),
+        (Some(_), _, Some(pod)) if pod.node.is_none() => Deed::Explain(Why::WaitsForClaim),
+        (None, Some(pvc), _) if !pvc.is_bound => Deed::Explain(Why::WaitsForBinding),
         (None, Some(_), Some(pod)) if pod.is_ready && !pod.is_deleted => Deed::Finish(record.clone()),
-        (None, Some(_), _) => Deed::Report(Why::WaitsForReady),
-        (_, _, Some(pod)) if pod.is_deleted => Deed::Report(Why::WaitsForPod),
-        (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Report(Why::Paused),
-        (_, _, Some(_)) if is_other_claim_alive(volume, record, view) => Deed::Report(Why::WaitsForClaim),
-        (_, _, Some(pod)) if !pod.uses_claim && !is_made(&record.claim, set, pod) => {
+        (None, Some(_), _) => Deed::Explain(Why::WaitsForReady),
+        (_, _, Some(pod)) if pod.is_deleted => Deed::Explain(Why::WaitsForPod),
+        (_, _, Some(_)) if gates::is_paused(volume, live) => Deed::Explain(Why::Paused),
+        (_, _, Some(_)) if is_other_pvc_alive(volume, record, view) => Deed::Explain(Why::WaitsForClaim),
+        (_, _, Some(pod)) if !pod.uses_pvc && !is_made(&record.pvc, stateful_set, pod) => {
             Deed::Stop(record.clone(), Why::NotFromTemplate)
         }
-        (_, _, Some(pod)) if !pod.uses_claim => Deed::Report(Why::NoPod),
-        // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the set look.
+        (_, _, Some(pod)) if !pod.uses_pvc => Deed::Explain(Why::NoPod),
+        // It runs and holds the old claim; or it is Pending and its claim has gone, and no event makes the StatefulSet
+        // look.
         (_, _, Some(pod)) => match may_go(pod, live, record, view) {
-            Ok(()) => Deed::Evict(pod.reference(&record.claim.namespace)),
-            Err(why) => Deed::Report(why),
+            Ok(()) => Deed::Evict(pod.reference(&record.pvc.namespace)),
+            Err(why) => Deed::Explain(why),
         },
     }
 }
@@ -63,19 +67,19 @@ fn goes_on(volume: &MarkedVolume, record: &ReactionRecord, live: &LiveFacts, vie
         return Err(Why::NamespaceNotChosen);
     }
     // Somebody binds the volume again.
-    let is_its = gates::claim_of(volume).is_some_and(|claim| claim.uid == record.claim.uid);
+    let is_its = gates::pvc_of(volume).is_some_and(|pvc| pvc.uid == record.pvc.uid);
     if is_its { Ok(()) } else { Err(Why::ClaimElsewhere) }
 }
 
-/// A pod that is ready still serves: while others of its set are away, it can wait.
+/// A pod that is ready still serves: while others of its StatefulSet are away, it can wait.
 fn may_go(pod: &PodFacts, live: &LiveFacts, record: &ReactionRecord, view: &ReactionView) -> Result<(), Why> {
-    let Some(set) = live.set.as_ref().filter(|_| pod.is_ready) else { return Ok(()) };
+    let Some(stateful_set) = live.stateful_set.as_ref().filter(|_| pod.is_ready) else { return Ok(()) };
     gates::calm(view)?;
-    gates::may_lose(pod, set, &record.claim.namespace, live, view)
+    gates::may_lose(pod, stateful_set, &record.pvc.namespace, live, view)
 }
 
 /// The claim is still there, so all can be taken back.
-fn claim_lives(
+fn pvc_lives(
     volume: &MarkedVolume,
     record: &ReactionRecord,
     live: &LiveFacts,
@@ -93,68 +97,67 @@ fn claim_lives(
         return cancel(Why::Refused);
     }
     // A controller that has just taken over knows too little yet, to go on or to take it back.
-    if !gates::is_seen(volume, view) && !volume.losses.is_empty() {
+    if !gates::is_seen(volume, view) && volume.is_lost() {
         // A node or an agent that comes and goes must not hold the place of others.
         let is_late = !is_within(record.began, view.now, view.settings.recover_after * 2);
-        return if is_late { cancel(Why::Recovering) } else { Deed::Report(Why::Recovering) };
+        return if is_late { cancel(Why::Recovering) } else { Deed::Explain(Why::Recovering) };
     }
     if view.past.clock != Lasting::Yes(()) {
-        return Deed::Report(Why::ClockJumped);
+        return Deed::Explain(Why::ClockJumped);
     }
     if let Err(why) = gates::lost(volume, view) {
         return cancel(why);
     }
     match gates::live(volume, live, view, others) {
         Err(why) => cancel(why),
-        Ok(target) if target.pod.name != record.pod || target.set.uid != record.set.uid => cancel(Why::ClaimElsewhere),
-        Ok(_) if node_uid(record) != live.node.as_deref() => cancel(Why::NodeIsBack),
+        Ok(target) if target.pod.name != record.pod || target.stateful_set.uid != record.stateful_set.uid => {
+            cancel(Why::ClaimElsewhere)
+        }
+        Ok(_) if record.node.as_ref().map(|node| &node.uid) != live.node.as_ref() => cancel(Why::NodeIsBack),
         // The deletion of the claim would delete the volume.
         Ok(_) if volume.policy() != RETAIN => cancel(Why::PolicyChanged),
-        Ok(target) => match gates::eviction(live) {
-            None => Deed::AskEviction(target.pod.reference(&record.claim.namespace)),
-            Some(Err(why)) => cancel(why),
-            Some(Ok(())) => Deed::DeleteClaim(record.claim.clone()),
+        // The same calm as for the beginning: a leader may have taken over more of the volume's time than of that.
+        Ok(target) => match gates::calm(view).map(|()| gates::eviction(live)) {
+            Err(why) => Deed::Explain(why),
+            Ok(None) => Deed::AskEviction(target.pod.reference(&record.pvc.namespace)),
+            Ok(Some(Err(why))) => cancel(why),
+            Ok(Some(Ok(()))) => Deed::DeletePvc(record.pvc.clone()),
         },
     }
 }
 
-fn node_uid(record: &ReactionRecord) -> Option<&str> {
-    record.node.as_ref().map(|node| node.uid.as_str())
-}
-
 /// Another lost claim of the same pod lives: if the pod came back now, that claim would tie it, and this volume's new
 /// claim, to the node. One that has not begun may still do so for an interval.
-fn is_other_claim_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &ReactionView) -> bool {
+fn is_other_pvc_alive(volume: &MarkedVolume, record: &ReactionRecord, view: &ReactionView) -> bool {
     let may_begin = is_within(record.began, view.now, view.settings.recover_after);
     let others = view.volumes.iter().filter(|other| other.uid != volume.uid);
     others.into_iter().any(|other| match &other.record {
         Some(Ok(others)) => {
-            let claim_lives = |live: &LiveFacts| {
-                live.claim.as_ref().is_some_and(|claim| claim.uid == others.claim.uid && !claim.is_deleted)
-            };
+            let pvc_lives =
+                |live: &LiveFacts| live.pvc.as_ref().is_some_and(|pvc| pvc.uid == others.pvc.uid && !pvc.is_deleted);
             others.volume == other.uid
-                && others.claim.namespace == record.claim.namespace
+                && others.pvc.namespace == record.pvc.namespace
                 && others.pod == record.pod
-                && view.live.get(&other.uid).is_none_or(claim_lives)
+                && view.live.get(&other.uid).is_none_or(pvc_lives)
         }
         Some(Err(_)) => false,
         None => {
             let is_lost = other.is_bound() && !other.losses.is_empty();
-            let is_its = gates::claim_of(other).is_some_and(|claim| record.may_be_of_pod(&claim));
+            let is_its = gates::pvc_of(other).is_some_and(|pvc| record.may_be_of_pod(&pvc));
             may_begin && is_lost && is_its && other.class.is_chosen && !other.is_paused
         }
     })
 }
 
-fn is_made(claim: &ClaimUid, set: &SetFacts, pod: &PodFacts) -> bool {
-    set.claims_of(&pod.name).any(|name| name == claim.name)
+fn is_made(pvc: &PvcUid, stateful_set: &StatefulSetFacts, pod: &PodFacts) -> bool {
+    stateful_set.pvcs_of(&pod.name).any(|name| name == pvc.name)
 }
 
 impl PodFacts {
-    pub fn reference(&self, namespace: &str) -> PodRef {
+    pub fn reference(&self, namespace: &ObjectName<Namespace>) -> PodRef {
         PodRef {
-            namespace: namespace.to_owned(),
-            name: self.name.clone(),
+            namespace: namespace.clone(),
+            name: self.name.to_string(),
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
         }

@@ -31,13 +31,14 @@ macro_rules! whys {
 whys! {
     ClassNotChosen: "The StorageClass does not have the label localpool.dev/reaction=StatefulSet.";
     MarkNotCounted: "No mark says any more that the volume is lost.";
-    DiskElsewhere: "Another node has the disk of the volume, or of another volume of its pod, or had it when its agent spoke \
-        last: nothing of it is lost. Complete the move: docs/troubleshooting.md, \"A disk moves to another node\".";
+    DiskElsewhere: "Another node has the disk of the volume, or of another volume of its pod, or had it at its agent's last \
+        report: nothing of it is lost. Complete the move: docs/troubleshooting.md, \"A disk moves to another node\".";
     Recovering: "The volume may come back: the interval has not passed.";
     NodeNotFenced: "The node is not ready, and may still write to the volume. If the machine is off and stays off, give \
         the Node the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.";
     NodeIsBack: "The node is back: its marks are about to go.";
-    NobodyKnows: "The agent of the node does not answer, so nobody knows whether the volume is lost.";
+    NobodyKnows: "The node's agent is silent, or it restarted and has not checked this volume yet. It is not known whether \
+        the volume is lost.";
     ClockJumped: "The clock of the controller has jumped: the interval begins again.";
     ManyNodesBad: "More nodes are bad than maxBadNodes allows, or were a moment ago: a split of the network looks like \
         this.";
@@ -84,7 +85,7 @@ whys! {
 }
 
 impl Why {
-    /// Whether a person is told about it for each volume; the others are only counted. What holds back the whole cluster has
+    /// Whether it is reported for each volume; the others are only counted. What holds back the whole cluster has
     /// an alert, and would be thousands of Events while a rack is down.
     pub fn is_reported(self) -> bool {
         let is_silent =

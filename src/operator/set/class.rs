@@ -7,6 +7,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
+use crate::operator::api_server::object_key::ObjectName;
 use crate::volume::DRIVER_NAME;
 
 /// Ties a class to the set that it was made for.
@@ -14,6 +15,9 @@ const OWNER: &str = "local.storage.openshift.io/owner-";
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 /// The most bytes of a label's value.
 const LABEL: usize = 63;
+
+/// The name of a StorageClass.
+pub type ClassName = ObjectName<StorageClass>;
 
 /// The state of the class of a set.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +32,7 @@ pub enum Class {
     Refused(String),
 }
 
-pub fn look(found: Option<&StorageClass>) -> Class {
+pub fn class_of(found: Option<&StorageClass>) -> Class {
     match found {
         None => Class::Missing,
         Some(class) if class.provisioner == DRIVER_NAME => Class::Ours,
@@ -37,7 +41,7 @@ pub fn look(found: Option<&StorageClass>) -> Class {
 }
 
 /// The class that a set or a LocalVolume gets.
-pub fn make<K: Resource<DynamicType = ()>>(name: &str, object: &K) -> StorageClass {
+pub fn make<K: Resource<DynamicType = ()>>(name: &ClassName, object: &K) -> StorageClass {
     let of = |text: &Option<String>| text.clone().unwrap_or_default();
     let owner = [
         ("kind", K::kind(&()).into_owned()),
@@ -49,9 +53,9 @@ pub fn make<K: Resource<DynamicType = ()>>(name: &str, object: &K) -> StorageCla
     let mut labels: BTreeMap<String, String> = owner.map(|(key, value)| (format!("{OWNER}{key}"), value)).collect();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     StorageClass {
-        metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(name.to_string()), labels: Some(labels), ..ObjectMeta::default() },
         provisioner: DRIVER_NAME.to_owned(),
-        parameters: Some(BTreeMap::from([("class".to_owned(), name.to_owned())])),
+        parameters: Some(BTreeMap::from([("class".to_owned(), name.to_string())])),
         reclaim_policy: Some("Delete".to_owned()),
         volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
         allow_volume_expansion: Some(true),
@@ -66,24 +70,24 @@ mod tests {
 
     #[test]
     fn a_missing_class_leads_to_our_driver_and_says_whose_it_is() {
-        let class = make("fast", &set("disks", "fast"));
-        assert_eq!(look(Some(&class)), Class::Ours);
+        let class = make(&"fast".into(), &set("disks", "fast"));
+        assert_eq!(class_of(Some(&class)), Class::Ours);
         assert_eq!(class.parameters.as_ref().and_then(|all| all.get("class")).map(String::as_str), Some("fast"));
         assert_eq!(class.volume_binding_mode.as_deref(), Some("WaitForFirstConsumer"));
         let labels = class.metadata.labels.expect("labels");
         for (key, value) in [("kind", "LocalVolumeSet"), ("name", "disks"), ("namespace", "storage")] {
             assert_eq!(labels[&format!("local.storage.openshift.io/owner-{key}")], value);
         }
-        let labels = make("fast", &local_volume("lv", &[])).metadata.labels.expect("labels");
+        let labels = make(&"fast".into(), &local_volume("lv", &[])).metadata.labels.expect("labels");
         assert_eq!(labels["local.storage.openshift.io/owner-kind"], "LocalVolume");
-        let long = make("fast", &set(&"x".repeat(64), "fast")).metadata.labels.expect("labels");
+        let long = make(&"fast".into(), &set(&"x".repeat(64), "fast")).metadata.labels.expect("labels");
         assert!(!long.contains_key("local.storage.openshift.io/owner-name"));
     }
 
     #[test]
     fn another_provisioners_class_is_told_from_ours() {
         let other = StorageClass { provisioner: "kubernetes.io/no-provisioner".to_owned(), ..StorageClass::default() };
-        assert_eq!(look(Some(&other)), Class::OtherProvisioner { provisioner: other.provisioner.clone() });
-        assert_eq!(look(None), Class::Missing);
+        assert_eq!(class_of(Some(&other)), Class::OtherProvisioner { provisioner: other.provisioner.clone() });
+        assert_eq!(class_of(None), Class::Missing);
     }
 }

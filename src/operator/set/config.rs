@@ -7,16 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::{Notify, watch as channel};
 
-use super::node_config::{NodeConfig, NodeObjects, Readers, look};
-use crate::operator::crd_definition::{Definition, Definitions, NotBelieved};
-use crate::operator::node_context::NodeOperator;
-use crate::operator::watch::{ReportOn, Watched, mirror};
+use super::node_config::{NodeConfig, NodeObjects, Readers, node_config_of};
+use super::parsed::SetObject;
+use crate::api::crd::{LocalVolume, LocalVolumeSet};
+use crate::operator::api_server::object_key::Uid;
+use crate::operator::api_server::watch::{ReportOn, Watched, mirror};
+use crate::operator::crds::definition::{Definition, Definitions, NotBelieved};
+use crate::operator::node::context::NodeOperator;
 
 /// The wait after a CRD was replaced, until the API server certainly uses the new one.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -30,25 +32,23 @@ const DISKMAKER: &str = "app=diskmaker-manager";
 /// generation stays: so the spec itself is compared.
 #[derive(Debug, Default, PartialEq)]
 struct Written {
-    sets: Specs,
-    volumes: Specs,
+    sets: Specs<LocalVolumeSet>,
+    volumes: Specs<LocalVolume>,
 }
 
-type Specs = BTreeMap<Option<String>, (Option<i64>, Value)>;
+type Specs<K> = BTreeMap<Option<Uid<K>>, (Option<i64>, Value)>;
 
 impl Written {
     fn of(objects: &NodeObjects) -> Self {
-        let of = |metadata: &ObjectMeta, spec: &Value| (metadata.uid.clone(), (metadata.generation, spec.clone()));
         Self {
-            sets: objects.sets.iter().flat_map(BTreeMap::values).map(|set| of(&set.metadata, &set.spec)).collect(),
-            volumes: objects
-                .volumes
-                .iter()
-                .flat_map(BTreeMap::values)
-                .map(|one| of(&one.metadata, &one.spec))
-                .collect(),
+            sets: specs(objects.sets.iter().flat_map(BTreeMap::values)),
+            volumes: specs(objects.volumes.iter().flat_map(BTreeMap::values)),
         }
     }
+}
+
+fn specs<'a, K: SetObject + 'a>(objects: impl Iterator<Item = &'a Arc<K>>) -> Specs<K> {
+    objects.map(|object| (Uid::of(&**object), (object.meta().generation, object.spec().clone()))).collect()
 }
 
 /// Watches the sets, the node and its DevicePool, and keeps `config` and the pool's rules in step.
@@ -134,10 +134,11 @@ async fn hand_over(
             (now.schema, now.volume_schema) = (why.clone(), why);
         }
         (judged, report_count) = (written, now.report_count);
-        let next = Arc::new(look(&now, &operator.node, &readers));
+        let next = Arc::new(node_config_of(&now, &operator.node, &readers));
         // Before any volume is placed by the rules.
         if let Some(pool) = now.pool.as_ref().filter(|_| next.complete) {
             operator.take_in_disks(pool.as_deref());
+            operator.name_filesystems(pool.as_deref(), next.default_disks.asked());
         }
         let rules = next.rules();
         if next.complete && handed_over.as_ref() != Some(&rules) {

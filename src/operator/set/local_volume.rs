@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::class::Class;
+use super::class::{Class, ClassName};
 use super::offers::{Offers, claimed, listed, sum, unmatched};
 use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_state, events};
 use super::summary::{SetStatus, Summary};
-use crate::api::crd::{LocalVolume, LocalVolumeStatus, SetOffer};
+use crate::api::crd::{LocalVolume, LocalVolumeStatus, SetOffer, SetReason};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
     bytes::{int32, unsigned},
-    condition::{ConditionState, condition},
     event::{EventNote, clip},
+    status::condition::{ConditionState, condition},
 };
 
 /// Each path leads to a device, on each selected node.
@@ -37,16 +37,16 @@ impl SetStatus for LocalVolume {
     fn decide(
         &self,
         summary: &Summary,
-        made: &BTreeMap<String, Class>,
+        made: &BTreeMap<ClassName, Class>,
         offers: &Offers<'_>,
     ) -> (LocalVolumeStatus, Vec<EventNote>) {
         let before = self.status.clone().unwrap_or_default();
         let generation = self.metadata.generation;
-        let now = |kind: &str, (holds, reason, message): ConditionState| {
-            condition(&before.conditions, kind, holds, reason, clip(message), generation)
+        let now = |kind: &str, (holds, reason, message): ConditionState<SetReason>| {
+            condition(&before.conditions, kind, holds, reason.word(), clip(message), generation)
         };
         let mut conditions = vec![now(AVAILABLE, available(summary, offers)), now(VALID, summary.valid())];
-        if matches!(summary, Summary::Valid { is_held: false, .. }) {
+        if matches!(summary, Summary::Valid { claims_nothing: false, .. }) {
             conditions.push(now(FOUND, found(offers)));
         }
         conditions.extend(class_state(summary, made).map(|state| now(CLASS, state)));
@@ -74,11 +74,11 @@ impl SetStatus for LocalVolume {
     }
 }
 
-fn found(offers: &Offers<'_>) -> ConditionState {
+fn found(offers: &Offers<'_>) -> ConditionState<SetReason> {
     let away = away(offers);
     match away.is_empty() {
-        true => (true, "Found", "every path leads to a device".to_owned()),
-        false => (false, "Missing", format!("no device is there for {}", away.join(", "))),
+        true => (true, SetReason::Found, "every path leads to a device".to_owned()),
+        false => (false, SetReason::Missing, format!("no device is there for {}", away.join(", "))),
     }
 }
 
@@ -92,19 +92,19 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState {
+fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState<SetReason> {
     let problem = match summary {
-        Summary::Valid { is_held: true, .. } => {
-            Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
+        Summary::Valid { claims_nothing: true, .. } => {
+            Some((SetReason::Unmanaged, "its managementState says that nothing new is claimed".to_owned()))
         }
-        Summary::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
+        Summary::Valid { paths: 0, .. } => Some((SetReason::NoDevicePaths, "it names no devicePaths".to_owned())),
         other => other.problem(),
     };
-    claimed(offers, problem, |message| with_words(message, offers))
+    claimed(offers, problem, |message| with_offers(message, offers))
 }
 
 /// The nodes' reports, after the main message: why devices are not taken, and which are missing.
-fn with_words(first: String, offers: &Offers<'_>) -> String {
+fn with_offers(first: String, offers: &Offers<'_>) -> String {
     let mut reports: BTreeSet<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
     reports.extend(offers.iter().flat_map(|(node, offer)| {
@@ -150,7 +150,7 @@ mod tests {
 
     fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<EventNote>) {
         let summary = summary(volume, &[node("a", &[("disk", "yes")]), node("b", &[])]);
-        let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
+        let classes = ["fast", "slow"].map(|class| (ClassName::from(class), Class::Ours));
         volume.decide(&summary, &BTreeMap::from(classes), &offers_of(pools, |name| volume.is_own(name)))
     }
 
@@ -159,7 +159,7 @@ mod tests {
         (found.status.clone(), found.reason.clone(), found.message.clone())
     }
 
-    fn words(status: &str, reason: &str, message: &str) -> (String, String, String) {
+    fn owned(status: &str, reason: &str, message: &str) -> (String, String, String) {
         (status.to_owned(), reason.to_owned(), message.to_owned())
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let (status, events) = status_of(&volume, &pools);
         assert_eq!((status.total_provisioned_device_count, status.ready_replicas), (3, 2));
         assert_eq!((status.observed_generation, status.management_state.as_str()), (3, "Managed"));
-        assert_eq!(says(&status, AVAILABLE), words("True", "DevicesClaimed", "3 devices on 2 nodes"));
+        assert_eq!(says(&status, AVAILABLE), owned("True", "DevicesClaimed", "3 devices on 2 nodes"));
         assert_eq!(says(&status, FOUND).0, "True");
         assert_eq!(says(&status, CLASS).1, "Ready");
         assert_eq!(events.len(), 1, "{events:?}");
@@ -190,9 +190,9 @@ mod tests {
         let (status, _) = status_of(&volume, &[pool("a", vec![nothing])]);
         assert_eq!(status.missing_device_paths, [json!({"node": "a", "path": "/dev/sdc"})]);
         assert_eq!(status.unmatched_devices[0]["reason"], "holds ext4");
-        assert_eq!(says(&status, FOUND), words("False", "Missing", "no device is there for a: /dev/sdc"));
+        assert_eq!(says(&status, FOUND), owned("False", "Missing", "no device is there for a: /dev/sdc"));
         let message = "no device is claimed yet; a: /dev/sdb: holds ext4; a: /dev/sdc is not there";
-        assert_eq!(says(&status, AVAILABLE), words("False", "NoDevices", message));
+        assert_eq!(says(&status, AVAILABLE), owned("False", "NoDevices", message));
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
     fn a_class_that_is_anothers_is_told_before_those_that_are_ours() {
         let volume = local_volume("lv", &["/dev/sdb"]);
         let summary = summary(&volume, &[node("a", &[])]);
-        let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
-        let classes = BTreeMap::from([("fast".to_owned(), Class::Ours), ("slow".to_owned(), foreign)]);
+        let other = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
+        let classes = BTreeMap::from([("fast".into(), Class::Ours), ("slow".into(), other)]);
         let (status, _) = volume.decide(&summary, &classes, &Offers::new());
         assert_eq!(says(&status, CLASS).1, "ForeignProvisioner");
     }

@@ -12,5 +12,5 @@ pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
-mod status;
+pub(in crate::operator) mod status;
 pub(in crate::operator) mod summary;

@@ -3,7 +3,7 @@
 //! Takes in the sets and LocalVolumes, the Node, its DevicePool, and the pods of the Local Storage Operator; gives out
 //! the rules, and what prevents them from claiming anything new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
@@ -17,28 +17,33 @@ use crate::api::{
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
 use crate::device::{DiskId, NodeName, SetName};
 use crate::health::WatchedPath;
-use crate::operator::crd_definition::NotBelieved;
-use crate::operator::object_key::ObjectKey;
-use crate::operator::store::{ByKey, Revision};
-use crate::operator::{cordon, watched};
-use crate::pool::CordonChoice;
+use crate::operator::api_server::object_key::ObjectKey;
+use crate::operator::api_server::store::{ByKey, Revision};
+use crate::operator::crds::definition::NotBelieved;
+use crate::operator::{
+    disk::cordon,
+    disk::filesystems::{DEFAULT_DISKS, DefaultDisks},
+    node::watched,
+};
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeConfig {
-    /// Sets, LocalVolumes and the DevicePool were listed, and the node was read: a rule or a cordon that is not here does
-    /// not exist.
+    /// Sets, LocalVolumes and the DevicePool were listed, and the node was read: a rule or a cordon that is not
+    /// here does not exist.
     pub complete: bool,
     /// By name: a rule, or what is wrong with the set. A LocalVolume has one for each class, named `<name>/<class>`, or
     /// `<name>/*` with what is wrong with it.
     pub sets: BTreeMap<SetName, Result<Rule, Invalid>>,
     pub cordoned: bool,
-    /// What a person has chosen for single disks.
-    pub disks: BTreeMap<DiskId, CordonChoice>,
+    /// The disks for which a person has chosen something.
+    pub disks: BTreeSet<DiskId>,
+    /// The default disks that the Node asks for, or why that cannot be read.
+    pub default_disks: DefaultDisks,
     /// Whether the DevicePool exists.
     pub pool_exists: bool,
-    /// How many times an earlier version of the DevicePool came back: etcd was put back from a backup, and the status is from
-    /// its time.
+    /// How many times an earlier version of the DevicePool came back: etcd was put back from a backup, and the
+    /// status is from its time.
     pub pool_restored: u64,
     /// Why nothing new is claimed, whatever the sets say.
     pub held_back: Option<NotBelieved>,
@@ -74,7 +79,7 @@ pub(super) struct NodeObjects {
     pub volumes: Option<ByKey<LocalVolume>>,
     pub node: Option<Arc<KubeNode>>,
     pub pool: Option<Option<Arc<DevicePool>>>,
-    pub pool_seen: Option<Revision>,
+    pub pool_seen: Option<Revision<DevicePool>>,
     pub pool_restored: u64,
     pub schema: Option<Result<(), NotBelieved>>,
     pub volume_schema: Option<Result<(), NotBelieved>>,
@@ -102,7 +107,7 @@ pub(super) struct Readers {
 }
 
 /// The config that these objects make; `readers` only avoid reading a spec twice.
-pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> NodeConfig {
+pub(super) fn node_config_of(objects: &NodeObjects, name: &NodeName, readers: &Readers) -> NodeConfig {
     let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, .. } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), NotBelieved>>, kind| match schema {
@@ -143,7 +148,8 @@ pub(super) fn look(objects: &NodeObjects, name: &NodeName, readers: &Readers) ->
         complete: sets.is_some() && volumes.is_some() && node.is_some() && pool.is_some(),
         sets: of_sets.chain(of_volumes).collect(),
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
-        disks: pool_object.map(|pool| cordon::chosen(pool)).unwrap_or_default(),
+        disks: pool_object.map(|pool| cordon::named(pool)).unwrap_or_default(),
+        default_disks: DefaultDisks::of(node.as_ref().and_then(|node| node.annotations().get(DEFAULT_DISKS))),
         pool_exists: pool_object.is_some(),
         pool_restored: objects.pool_restored,
         held_back: held_back.filter(|_| sets.is_some()),
@@ -262,7 +268,7 @@ mod tests {
     }
 
     fn config_of(objects: &NodeObjects) -> NodeConfig {
-        look(objects, &"n".into(), &Readers::default())
+        node_config_of(objects, &"n".into(), &Readers::default())
     }
 
     fn rule(objects: &NodeObjects) -> Result<Rule, Invalid> {
@@ -278,10 +284,10 @@ mod tests {
 
     #[test]
     fn an_unknown_field_makes_no_rule_and_is_named() {
-        let words =
+        let message =
             rule(&objects(json!({"storageClassName": "fast", "dryrun": true}), json!([]))).expect_err("refused");
-        let words = words.to_string();
-        assert!(words.contains("dryrun") && words.contains("dryRun"), "{words}");
+        let message = message.to_string();
+        assert!(message.contains("dryrun") && message.contains("dryRun"), "{message}");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::api::crd::{DevicePool, SetOffer, Unmatched};
+use crate::api::crd::{DevicePool, SetOffer, SetReason, Unmatched};
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::{signed, unsigned};
-use crate::operator::condition::ConditionState;
+use crate::operator::status::condition::ConditionState;
 
 /// At most this many devices that were not taken are named.
 pub const LEFT: usize = 64;
@@ -51,17 +51,17 @@ pub fn unmatched(offers: &Offers<'_>) -> (Vec<Value>, i64) {
 /// nodes report.
 pub fn claimed(
     offers: &Offers<'_>,
-    problem: Option<(&'static str, String)>,
+    problem: Option<(SetReason, String)>,
     with_reports: impl Fn(String) -> String,
-) -> ConditionState {
+) -> ConditionState<SetReason> {
     let devices = unsigned(sum(offers, |offer| offer.devices));
     let on: BTreeSet<&NodeName> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     match (devices > 0, problem) {
-        (true, None) => (true, "DevicesClaimed", with_reports(claimed())),
-        (true, Some((_, words))) => (true, "DevicesClaimed", format!("{}; {words}", claimed())),
-        (false, Some((reason, words))) => (false, reason, words),
-        (false, None) => (false, "NoDevices", with_reports("no device is claimed yet".to_owned())),
+        (true, None) => (true, SetReason::DevicesClaimed, with_reports(claimed())),
+        (true, Some((_, message))) => (true, SetReason::DevicesClaimed, format!("{}; {message}", claimed())),
+        (false, Some((reason, message))) => (false, reason, message),
+        (false, None) => (false, SetReason::NoDevices, with_reports("no device is claimed yet".to_owned())),
     }
 }
 

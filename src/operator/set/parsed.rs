@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use kube::{Resource, ResourceExt as _};
+use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ use crate::api::{
     parse_set, parse_volume,
 };
 use crate::claim::Rule;
+use crate::operator::api_server::object_key::{ObjectKey, Uid};
+use crate::operator::node::kube_node;
 
 /// The rules of one object, or all that is wrong with it.
 pub type ParsedRules = Arc<Result<Vec<Rule>, Invalid>>;
@@ -62,10 +64,13 @@ impl SetObject for LocalVolume {
 /// The readings of the objects of one kind.
 pub struct Parsed<K>(Arc<Mutex<Readings<K>>>);
 
+/// A rule says the UID of its object.
+type ReadingKey<K> = (ObjectKey, Option<Uid<K>>);
+
 struct Readings<K> {
     /// The node that they are for.
     node: Node,
-    readings: BTreeMap<String, (Arc<K>, ParsedRules)>,
+    readings: BTreeMap<ReadingKey<K>, (Arc<K>, ParsedRules)>,
 }
 
 impl<K> Clone for Parsed<K> {
@@ -90,7 +95,7 @@ impl<K: SetObject> Parsed<K> {
         let mut before = std::mem::take(&mut known.readings);
         let mut readings = Vec::new();
         for object in objects {
-            let key = object.uid().unwrap_or_else(|| object.name_any());
+            let key = (ObjectKey::of(&**object), Uid::of(&**object));
             let reading = match before.remove(&key) {
                 Some((before, reading)) if before.spec() == object.spec() => reading,
                 _ => Arc::new(read(&**object, node)),
@@ -115,11 +120,15 @@ fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Invalid> {
     K::parse(&value, node)
 }
 
-/// How many nodes a valid nodeSelector selects.
-pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<KubeNode>]) -> usize {
-    let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return nodes.len() };
-    let selects =
-        |node: &KubeNode| may_select(selector, &Node { name: node.name_any().into(), labels: node.labels().clone() });
+/// How many nodes the valid nodeSelector of a spec selects, but for those of its nodeExclusions.
+pub fn selected(spec: &Value, nodes: &[impl AsRef<KubeNode>]) -> usize {
+    let selector = spec.get("nodeSelector").filter(|selector| !selector.is_null());
+    let exclusions = spec.get("nodeExclusions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let selects = |node: &KubeNode| {
+        let node = kube_node::selectable(node);
+        let is_excluded = || exclusions.iter().any(|selector| may_select(selector, &node));
+        selector.is_none_or(|selector| may_select(selector, &node)) && !is_excluded()
+    };
     nodes.iter().filter(|node| selects(node.as_ref())).count()
 }
 
@@ -151,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_is_read_anew_for_a_node_of_other_labels() {
+    fn a_spec_is_read_again_for_a_node_of_other_labels() {
         let mut set = (*set("fast", "1Gi")).clone();
         set.spec["nodeSelector"] =
             json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]});

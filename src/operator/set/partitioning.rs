@@ -7,7 +7,7 @@
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::host::KernelName;
-use crate::operator::node_context::PassSummary;
+use crate::operator::node::context::PassSummary;
 use crate::pool::DiskView;
 
 /// More disks than a node ever has; `disks` still has all of them.
@@ -70,17 +70,21 @@ mod tests {
             path: path.into(),
             model: None,
             layout: SLOTS,
+            array: None,
             set: set(of),
             size: 9,
             free: 9,
             erasing: 0,
+            reserved: 0,
             erasure: crate::pool::Erasure::default(),
             volumes: 0,
             partitions: 3,
             standing: Standing::Ready,
+            host_mount: crate::pool::HostMount::None,
             owned: true,
-            held: None,
+            busy: None,
             failing: None,
+            array_problem: None,
             cordon: None,
         }
     }

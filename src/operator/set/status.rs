@@ -7,15 +7,15 @@ use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
 use serde_json::json;
 
-use super::class::Class;
+use super::class::{Class, ClassName};
 use super::offers::{Offers, claimed, count, listed, sum, unmatched};
 use super::summary::{SetStatus, Summary};
-use crate::api::crd::{LocalVolumeSet, LocalVolumeSetStatus, SetOffer};
+use crate::api::crd::{LocalVolumeSet, LocalVolumeSetStatus, SetOffer, SetReason};
 use crate::device::{NodeName, SetName};
 use crate::operator::{
     bytes::{int32, unsigned},
-    condition::{ConditionState, condition},
     event::{EventNote, clip},
+    status::condition::{ConditionState, condition},
 };
 
 /// Devices were claimed on some node.
@@ -43,13 +43,13 @@ impl SetStatus for LocalVolumeSet {
     fn decide(
         &self,
         summary: &Summary,
-        made: &BTreeMap<String, Class>,
+        made: &BTreeMap<ClassName, Class>,
         offers: &Offers<'_>,
     ) -> (LocalVolumeSetStatus, Vec<EventNote>) {
         let before = self.status.clone().unwrap_or_default();
         let generation = self.metadata.generation;
-        let now = |kind: &str, (holds, reason, message): ConditionState| {
-            condition(&before.conditions, kind, holds, reason, clip(message), generation)
+        let now = |kind: &str, (holds, reason, message): ConditionState<SetReason>| {
+            condition(&before.conditions, kind, holds, reason.word(), clip(message), generation)
         };
         let mut conditions = vec![now(AVAILABLE, available(summary, offers)), now(VALID, summary.valid())];
         conditions.extend(class_state(summary, made).map(|state| now(CLASS, state)));
@@ -72,10 +72,10 @@ impl SetStatus for LocalVolumeSet {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState {
-    let is_dry_run = matches!(summary, Summary::Valid { is_held: true, .. });
-    let problem = summary.problem().or_else(|| is_dry_run.then(|| ("DryRun", would_take(offers))));
-    claimed(offers, problem, |message| with_words(message, offers))
+fn available(summary: &Summary, offers: &Offers<'_>) -> ConditionState<SetReason> {
+    let is_dry_run = matches!(summary, Summary::Valid { claims_nothing: true, .. });
+    let problem = summary.problem().or_else(|| is_dry_run.then(|| (SetReason::DryRun, would_take(offers))));
+    claimed(offers, problem, |message| with_offers(message, offers))
 }
 
 fn would_take(offers: &Offers<'_>) -> String {
@@ -83,11 +83,11 @@ fn would_take(offers: &Offers<'_>) -> String {
     let devices: usize = offers.iter().map(|(_, offer)| offer.would_take.len().saturating_add(more(offer))).sum();
     let on = offers.iter().filter(|(_, offer)| !offer.would_take.is_empty()).count();
     let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));
-    with_words(would, offers)
+    with_offers(would, offers)
 }
 
 /// The nodes' reports of the set, after the main message.
-fn with_words(first: String, offers: &Offers<'_>) -> String {
+fn with_offers(first: String, offers: &Offers<'_>) -> String {
     let reports: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
     match reports.len() {
@@ -100,24 +100,24 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
 }
 
 /// The state of its classes. One with a problem matters more than those without.
-pub fn class_state(summary: &Summary, made: &BTreeMap<String, Class>) -> Option<ConditionState> {
+pub fn class_state(summary: &Summary, made: &BTreeMap<ClassName, Class>) -> Option<ConditionState<SetReason>> {
     let states = summary.classes().filter_map(|name| Some(class_condition(name, made.get(name)?)));
     states.min_by_key(|(holds, ..)| *holds)
 }
 
-fn class_condition(name: &str, class: &Class) -> ConditionState {
+fn class_condition(name: &ClassName, class: &Class) -> ConditionState<SetReason> {
     match class {
-        Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
-        Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
+        Class::Ours => (true, SetReason::Ready, format!("StorageClass {name} has the provisioner of localpool")),
+        Class::Missing => (false, SetReason::Missing, format!("StorageClass {name} does not exist yet")),
         Class::OtherProvisioner { provisioner } => (
             false,
-            "ForeignProvisioner",
+            SetReason::ForeignProvisioner,
             format!(
                 "StorageClass {name} has the provisioner {provisioner} and is not changed; to use the set's disks, \
                  create a StorageClass of localpool with parameters.class {name}"
             ),
         ),
-        Class::Refused(why) => (false, "Refused", format!("StorageClass {name} could not be created: {why}")),
+        Class::Refused(why) => (false, SetReason::Refused, format!("StorageClass {name} could not be created: {why}")),
     }
 }
 
@@ -128,11 +128,12 @@ pub fn events(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
     };
     let event = |condition: &Condition| {
-        let type_ = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
+        let reason = SetReason::from(condition.reason.clone());
+        let type_ = match (condition.type_.as_str(), condition.status.as_str(), &reason) {
             (AVAILABLE, "True", _) => EventType::Normal,
             // The other conditions say why.
-            (AVAILABLE, _, "NoNodeSelected") => EventType::Warning,
-            (VALID | CLASS, "False", reason) if reason != "Missing" => EventType::Warning,
+            (AVAILABLE, _, SetReason::NoNodeSelected) => EventType::Warning,
+            (VALID | CLASS, "False", reason) if *reason != SetReason::Missing => EventType::Warning,
             _ => return None,
         };
         Some(EventNote { type_, reason: condition.reason.clone(), note: condition.message.clone() })
@@ -156,8 +157,8 @@ mod tests {
         Summary::of(set, &Parsed::default().of_any_node(&[Arc::new(set.clone())])[0], nodes)
     }
 
-    fn made(class: Class) -> BTreeMap<String, Class> {
-        [("fast".to_owned(), class)].into()
+    fn made(class: Class) -> BTreeMap<ClassName, Class> {
+        [("fast".into(), class)].into()
     }
 
     fn pool(name: &str, offer: SetOffer) -> DevicePool {
@@ -257,7 +258,7 @@ mod tests {
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
         assert_eq!(
             summary(&set, &all),
-            Summary::Valid { classes: vec!["fast".to_owned()], paths: 0, selected: 1, nodes: 2, is_held: false }
+            Summary::Valid { classes: vec!["fast".into()], paths: 0, selected: 1, nodes: 2, claims_nothing: false }
         );
         let none: [Arc<KubeNode>; 0] = [];
         let unknown = set.decide(&summary(&set, &none), &BTreeMap::new(), &Vec::new()).0;
@@ -268,8 +269,8 @@ mod tests {
     fn the_class_of_another_provisioner_is_told_with_the_way_out() {
         let set = set("disks", "fast");
         let summary = summary(&set, &[node("a", &[])]);
-        let foreign = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
-        let (status, events) = set.decide(&summary, &made(foreign), &Vec::new());
+        let other = Class::OtherProvisioner { provisioner: "other.example".to_owned() };
+        let (status, events) = set.decide(&summary, &made(other), &Vec::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
         assert!(events[0].note.contains("other.example") && events[0].note.contains("parameters.class fast"));
         let (_, events) = set.decide(&summary, &made(Class::Missing), &Vec::new());

@@ -9,26 +9,27 @@ use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::class::Class;
+use super::class::{Class, ClassName};
 use super::offers::{Offers, count};
 use super::parsed::{ParsedRules, SetObject, selected};
 use crate::api::Invalid;
+use crate::api::crd::SetReason;
 use crate::device::SetName;
-use crate::operator::condition::ConditionState;
 use crate::operator::event::EventNote;
+use crate::operator::status::condition::ConditionState;
 
 /// What an object that was read asks of the whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Summary {
     Valid {
-        classes: Vec<String>,
+        classes: Vec<ClassName>,
         /// How many paths of devices it names.
         paths: usize,
         /// How many nodes it selects, out of how many.
         selected: usize,
         nodes: usize,
         /// A dry run, or a managementState that prevents new claims.
-        is_held: bool,
+        claims_nothing: bool,
     },
     Invalid(Invalid),
 }
@@ -39,39 +40,42 @@ impl Summary {
             Ok(rules) => rules,
             Err(problems) => return Self::Invalid(problems.clone()),
         };
-        let selector = object.spec().get("nodeSelector").filter(|_| !rules.is_empty());
+        // A LocalVolume that asks for nothing selects every node.
+        let selected = if rules.is_empty() { nodes.len() } else { selected(object.spec(), nodes) };
         Self::Valid {
-            classes: rules.iter().map(|rule| rule.class.clone()).collect(),
+            classes: rules.iter().map(|rule| rule.class.as_str().into()).collect(),
             paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
-            selected: selected(selector, nodes),
+            selected,
             nodes: nodes.len(),
-            is_held: rules.iter().any(|rule| rule.dry_run),
+            claims_nothing: rules.iter().any(|rule| rule.dry_run),
         }
     }
 
     /// The classes that it needs: nothing is made for an object that claims nothing.
-    pub fn classes(&self) -> impl Iterator<Item = &String> {
+    pub fn classes(&self) -> impl Iterator<Item = &ClassName> {
         let classes = match self {
-            Self::Valid { classes, is_held: false, .. } => classes.as_slice(),
+            Self::Valid { classes, claims_nothing: false, .. } => classes.as_slice(),
             Self::Valid { .. } | Self::Invalid(_) => &[],
         };
-        classes.iter().filter(|name| !name.is_empty())
+        classes.iter().filter(|name| !name.as_str().is_empty())
     }
 
     /// Whether the spec is valid.
-    pub fn valid(&self) -> ConditionState {
+    pub fn valid(&self) -> ConditionState<SetReason> {
         match self {
-            Self::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-            Self::Invalid(problems) => (false, "Invalid", problems.to_string()),
+            Self::Valid { .. } => (true, SetReason::Valid, "the spec is valid".to_owned()),
+            Self::Invalid(problems) => (false, SetReason::Invalid, problems.to_string()),
         }
     }
 
     /// Why no node can claim anything for it: a reason and a sentence.
-    pub fn problem(&self) -> Option<(&'static str, String)> {
+    pub fn problem(&self) -> Option<(SetReason, String)> {
         match self {
-            Self::Invalid(problems) => Some(("Invalid", format!("nothing new is claimed: {}", problems.first()))),
+            Self::Invalid(problems) => {
+                Some((SetReason::Invalid, format!("nothing new is claimed: {}", problems.first())))
+            }
             Self::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
-                Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
+                Some((SetReason::NoNodeSelected, format!("nodeSelector selects none of {}", count(*nodes, "node"))))
             }
             Self::Valid { .. } => None,
         }
@@ -94,7 +98,7 @@ pub trait SetStatus: SetObject + Resource<Scope = NamespaceResourceScope> + Clon
     fn decide(
         &self,
         summary: &Summary,
-        made: &BTreeMap<String, Class>,
+        made: &BTreeMap<ClassName, Class>,
         offers: &Offers<'_>,
     ) -> (Self::Status, Vec<EventNote>);
 }

@@ -1,17 +1,18 @@
 //! `localpool volume abandon`: gives up the object of a volume whose node was deleted. Nothing is erased: no agent is
 //! there to do it.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 
 use super::objects::VolumeApi;
 use super::order::{OrderProgress, abandoned};
 use crate::agent::Run;
 use crate::api::crd::PoolVolume;
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::object_key::ObjectName;
+use crate::operator::api_server::write::Write;
+use crate::operator::kube_volume::{LivePersistentVolumes, PersistentVolume};
+use crate::operator::node::kube_node;
 use crate::operator::pool_volume::NodeObject;
-use crate::operator::write::Write;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses if the node exists.
@@ -20,17 +21,17 @@ pub async fn abandon(client: Client, id: VolumeId, run: Run) -> Result<Vec<Strin
     let Some(object) = objects.volume(id).await? else {
         return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
-    give_up(client, &object, run).await?;
-    let persistent = objects.persistent_volume(id).await?.map(|persistent| persistent.name_any());
-    Ok(given_up_words(&object, persistent.as_deref(), run))
+    give_up(client.clone(), &object, run).await?;
+    let persistent = LivePersistentVolumes::new(client).naming(&id.to_string()).await?;
+    let persistent = persistent.as_ref().map(ObjectName::of);
+    Ok(given_up_lines(&object, persistent.as_ref(), run))
 }
 
 /// Deletes the object of a volume whose node was deleted, or only looks whether that may be done.
 pub async fn give_up(client: Client, object: &PoolVolume, run: Run) -> Result<(), OperatorError> {
     let objects = VolumeApi::new(client.clone());
     let (id, node) = (object.name_any(), &object.spec.node);
-    let nodes: Api<Node> = Api::all(client);
-    let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?;
+    let found = kube_node::live_metadata(&client, node).await?;
     if let OrderProgress::Waits { message, .. } = abandoned(object, NodeObject::of(found)) {
         return Err(OperatorError::Refused(format!("volume {id} is not given up: {message}")));
     }
@@ -49,7 +50,7 @@ pub async fn give_up(client: Client, object: &PoolVolume, run: Run) -> Result<()
 }
 
 /// What was done, or would be, and what is left to do for the PersistentVolume that names the volume.
-pub fn given_up_words(object: &PoolVolume, persistent: Option<&str>, run: Run) -> Vec<String> {
+pub fn given_up_lines(object: &PoolVolume, persistent: Option<&ObjectName<PersistentVolume>>, run: Run) -> Vec<String> {
     let (id, claim, node) = (object.name_any(), &object.spec.volume_name, &object.spec.node);
     let what = format!("volume {id} ({claim}) of the deleted node {node}");
     let still = persistent.map(|name| {

@@ -1,31 +1,30 @@
 //! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for its answer
-//! on the watch. `create`, `delete` and `expand` decide the next step; this module does it, with a file for each verb.
+//! on the watch. `create`, `delete` and `expand` decide the next step; this module does it; `deleting` and `expanding` have a verb each.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, say_new, step, was_made};
+use super::eligible::NodeChoice;
 use super::erased::Erased;
-use super::modes::Modes;
-use super::node_capacity::NodeState;
+use super::node_capacity;
 use super::objects::VolumeApi;
-use super::offered::Candidate;
 use super::refused_modes::RefusedModes;
-use super::{modes, node_capacity, offered};
-use crate::api::crd::PoolVolume;
-use crate::claim::Rule;
+use crate::api::crd::{Phase, PoolVolume};
 use crate::device::NodeName;
 use crate::host::chain;
-use crate::operator::node_ready::openness;
-use crate::operator::pool::agent_life;
+use crate::operator::api_server::object_key::Uid;
+use crate::operator::api_server::store::{Revision, Store, StoreState};
+use crate::operator::api_server::write::Write;
+use crate::operator::kube_volume::LivePersistentVolumes;
 use crate::operator::pool_volume::{self, NodeObject};
 use crate::operator::stores::Stores;
-use crate::operator::volume::latest_volume::LatestVolume;
-use crate::volume::{
-    Capacity, Error, Nodes, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage,
-};
+use crate::volume::{Capacity, Error, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage};
 
 /// How long to wait for a deletion or an expansion.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -36,12 +35,12 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 mod deleting;
 mod expanding;
-mod making;
 
 /// Volumes of a cluster.
 #[derive(Clone)]
 pub struct ClusterVolumes {
     pub(in crate::operator) objects: VolumeApi,
+    pub(in crate::operator) persistent: LivePersistentVolumes,
     pub(in crate::operator) stores: Stores,
     pub(in crate::operator) locks: VolumeLocks,
     pub(in crate::operator) refused_modes: RefusedModes,
@@ -49,23 +48,12 @@ pub struct ClusterVolumes {
 }
 
 impl ClusterVolumes {
-    /// What is known of a node, for a new volume.
-    fn state(&self, node: &NodeName) -> NodeState {
-        match (self.stores.nodes.get(node), self.silence(node)) {
-            (None, _) => NodeState::Missing,
-            (Some(_), Some(words)) => NodeState::Silent(words),
-            (Some(object), None) => NodeState::Answers(openness(&object)),
-        }
+    /// Which node is asked for a volume.
+    fn nodes(&self) -> NodeChoice<'_> {
+        NodeChoice { stores: &self.stores, refused_modes: &self.refused_modes }
     }
 
-    /// That a node's agent does not answer, in words.
-    fn silence(&self, node: &NodeName) -> Option<String> {
-        let pool = self.stores.pools.get(node)?;
-        let ready = agent_life::silence(&pool)?;
-        Some(format!("node {node}, since {}: {}", ready.last_transition_time.0, ready.message))
-    }
-
-    pub(super) fn node_exists(&self, node: &NodeName) -> bool {
+    fn node_exists(&self, node: &NodeName) -> bool {
         self.stores.nodes.get(node).is_some()
     }
 
@@ -96,11 +84,6 @@ impl ClusterVolumes {
         });
         task.await.unwrap_or_else(|e| Err(Error::Internal(format!("a bug ended the operation: {e}"))))
     }
-
-    async fn look_again(&self, latest: &mut LatestVolume, id: VolumeId) -> Result<(), Error> {
-        latest.learn(self.objects.volume(id).await.map_err(unknown)?);
-        Ok(())
-    }
 }
 
 /// The volume of an object that is Ready.
@@ -110,7 +93,7 @@ fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
 }
 
 /// It is not known whether a request that failed was done: the caller comes back.
-fn unknown(error: crate::operator::OperatorError) -> Error {
+fn unknown(error: crate::operator::api_server::error::OperatorError) -> Error {
     match error.code() {
         // The API server would refuse the same request again.
         Some(400 | 403 | 422) => Error::Internal(chain(&error)),
@@ -118,74 +101,88 @@ fn unknown(error: crate::operator::OperatorError) -> Error {
     }
 }
 
-/// Which node is asked for a volume, or why none can serve it.
+/// CreateVolume asks one node after the other, and waits for its answer.
 impl ClusterVolumes {
-    fn choose(&self, wanted: &VolumeRequest, tried: &[NodeName]) -> Result<NodeName, Error> {
-        let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
-        let modes = self.modes(wanted, &candidates);
-        if let Some(node) = modes.refused(&wanted.nodes) {
-            // Only if the scheduler may have chosen the node.
-            if wanted.nodes != Nodes::Any {
-                self.refused_modes.note(&wanted.selector, node, wanted.usage, Instant::now());
+    async fn make(self, id: VolumeId, wanted: VolumeRequest) -> Result<Volume, Error> {
+        let began = Instant::now();
+        let silent_at = began + wanted.timeout * 3 / 4;
+        let over_at = began + wanted.timeout.saturating_sub(MARGIN.min(wanted.timeout / 8));
+        let mut latest = LatestVolume::new(&self.stores.volumes, id);
+        let mut own = None;
+        let mut refusal: Option<Error> = None;
+        let mut tried = Vec::new();
+        loop {
+            let object = latest.current();
+            if let Some(pending) = object.as_deref().filter(|object| pool_volume::phase(object) == Phase::Pending) {
+                own = pending.uid();
             }
-            return Err(modes.refusal(node, wanted));
-        }
-        let named = match &wanted.nodes {
-            Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => Some(nodes.as_slice()),
-            Nodes::Any => None,
-        };
-        let mut rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
-        rooms.retain(|node, _| !modes.bars(node));
-        node_capacity::choose(wanted, &rooms, |node| self.state(node), tried)
-    }
-
-    /// The room of the named nodes, or of all.
-    fn rooms(
-        &self,
-        named: Option<&[NodeName]>,
-        selector: &Selector,
-        usage: Option<WantedUsage>,
-    ) -> BTreeMap<NodeName, Capacity> {
-        let (pools, promised) = match named {
-            None => (self.stores.pools.all(), self.stores.volumes.all_groups()),
-            Some(named) => {
-                let named: BTreeSet<&NodeName> = named.iter().collect();
-                let pools = named.iter().filter_map(|node| self.stores.pools.get(node)).collect();
-                (pools, named.iter().flat_map(|node| self.stores.volumes.group(node)).collect())
+            let now = Instant::now();
+            let silence = object.as_ref().and_then(|object| self.nodes().silence(&object.spec.node));
+            let facts = CreateFacts {
+                silence: silence.as_deref(),
+                own_uid: own.as_deref(),
+                node_exists: object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node)),
+                silent: now >= silent_at,
+                over: now >= over_at,
+            };
+            // It is too late to ask another node.
+            if let Some(refusal) = refusal.take_if(|_| object.is_none() && facts.silent) {
+                return Err(refusal);
             }
-        };
-        node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
-    }
-
-    fn modes(&self, wanted: &VolumeRequest, candidates: &[Candidate]) -> Modes {
-        let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
-        let mut pools = self.stores.pools.all();
-        pools.retain(|pool| self.node_exists(&pool.node()));
-        modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
-    }
-
-    /// The sets and LocalVolumes that the request means, or why none can serve it on any node.
-    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<Vec<Candidate>, Error> {
-        // A request that names neither class nor set is served by any.
-        if *selector == Selector::default() {
-            return Ok(Vec::new());
+            match step(&wanted, object.as_deref(), facts) {
+                CreateStep::Make => {
+                    // If no node remains to ask, the last refusal is the better answer.
+                    let node = self.nodes().choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
+                    refusal = None;
+                    own = self.ask(&mut latest, self.object(&wanted, id, &node).await?).await?.or(own);
+                }
+                CreateStep::Wait(WaitUntil::Silent) => latest.changed(silent_at).await,
+                CreateStep::Wait(WaitUntil::Over) => latest.changed(over_at).await,
+                CreateStep::Withdraw(then) => {
+                    let Some(object) = object else { continue };
+                    match self.objects.withdraw(&object).await.map_err(unknown)? {
+                        Write::Changed => latest.read_again(&self.objects).await?,
+                        Write::Done(()) => {
+                            latest.learn(None);
+                            match then {
+                                AfterWithdrawal::Again => {}
+                                AfterWithdrawal::Elsewhere(error) => {
+                                    tried.push(object.spec.node.clone());
+                                    refusal = Some(error);
+                                }
+                                AfterWithdrawal::Answer(error) => return Err(error),
+                            }
+                        }
+                    }
+                }
+                CreateStep::Answer(Ok(())) => return answer(object.as_deref()),
+                CreateStep::Answer(Err(error)) => return Err(error),
+            }
         }
-        let Stores { sets, local_volumes, read_sets, read_volumes, .. } = &self.stores;
-        let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
-        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of_any_node(&all_sets));
-        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of_any_node(&all_volumes)));
-        match offered::rules(selector, &candidates) {
-            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage))?,
-            // It may be a LocalVolume that is not read yet.
-            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => {}
-            Err(error) => return Err(error),
-        }
-        Ok(candidates)
     }
-}
 
-fn borrowed<K>(objects: &[Arc<K>]) -> impl Iterator<Item = &K> {
-    objects.iter().map(Arc::as_ref)
+    /// What asks the node for the volume, with whether the volume is new.
+    async fn object(&self, wanted: &VolumeRequest, id: VolumeId, node: &NodeName) -> Result<PoolVolume, Error> {
+        let mut object = pool_volume::object(wanted, node);
+        let now = Timestamp::now();
+        let named = self.persistent.get(&wanted.name.as_str().into()).await.map_err(unknown)?;
+        if !was_made(named.as_ref(), id) {
+            say_new(&mut object, now);
+        }
+        Ok(object)
+    }
+
+    /// Creates the object, and returns its UID; if another writer was faster, looks at the present object.
+    async fn ask(&self, latest: &mut LatestVolume, object: PoolVolume) -> Result<Option<String>, Error> {
+        match self.objects.create(&object).await.map_err(unknown)? {
+            Write::Done(made) => {
+                let uid = made.uid();
+                latest.learn(Some(made));
+                Ok(uid)
+            }
+            Write::Changed => latest.read_again(&self.objects).await.map(|()| None),
+        }
+    }
 }
 
 impl Volumes for ClusterVolumes {
@@ -235,13 +232,158 @@ impl Volumes for ClusterVolumes {
         node: Option<NodeName>,
     ) -> Result<Capacity, Error> {
         self.synced()?;
-        if self.offered(&selector, None).is_err() {
+        if self.nodes().offered(&selector, None).is_err() {
             return Ok(Capacity::ANYTHING);
         }
         let refused = || self.refused_modes.of(&selector, node.as_ref()?, Instant::now());
         let usage = usage.or_else(refused);
-        let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
+        let mut rooms = self.nodes().rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
         rooms.retain(|name, _| self.node_exists(name));
         Ok(node_capacity::total(rooms.values()))
+    }
+}
+
+/// One PoolVolume, as one call knows it: its last state, from the watch or from the answers to our own requests,
+/// whichever is newer. A watch that lags behind our own write must not undo what we know.
+///
+/// The store does not do this: an answer that an object is gone would need a memory of gone objects there, for all
+/// calls, until the next list.
+struct LatestVolume {
+    store: Store<PoolVolume>,
+    changes: watch::Receiver<StoreState>,
+    name: String,
+    last: Option<Arc<PoolVolume>>,
+    /// The watch has shown the object that `last` is a state of.
+    watched: bool,
+    /// Objects that are gone, though the watch may still show them.
+    gone: Vec<Uid<PoolVolume>>,
+}
+
+impl LatestVolume {
+    fn new(store: &Store<PoolVolume>, id: VolumeId) -> Self {
+        let (changes, name) = (store.changes(), id.to_string());
+        let mut latest = Self { store: store.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
+        latest.current();
+        latest
+    }
+
+    /// What is known now.
+    fn current(&mut self) -> Option<Arc<PoolVolume>> {
+        // Before the store is read: a change during that then signals again.
+        self.changes.borrow_and_update();
+        let shown = self.store.get(&self.name);
+        let shown = shown.filter(|object| Uid::of(&**object).is_none_or(|uid| !self.gone.contains(&uid)));
+        match (&shown, &self.last) {
+            (Some(new), Some(old)) if newer(new, old) || new.uid() == old.uid() => {
+                self.watched = true;
+                if newer(new, old) {
+                    self.last = shown;
+                }
+            }
+            (Some(_), None) => (self.last, self.watched) = (shown, true),
+            (Some(_), Some(_)) => {}
+            (None, Some(old)) if self.watched => {
+                self.gone.extend(Uid::of(&**old));
+                (self.last, self.watched) = (None, false);
+            }
+            (None, _) => {}
+        }
+        self.last.clone()
+    }
+
+    /// Takes in what the API server has now.
+    async fn read_again(&mut self, objects: &VolumeApi) -> Result<(), Error> {
+        let object = objects.get(&self.name).await.map_err(unknown)?;
+        self.learn(object);
+        Ok(())
+    }
+
+    /// Takes in the answer to a request.
+    fn learn(&mut self, object: Option<PoolVolume>) {
+        match object {
+            Some(object) => {
+                let same = self.last.as_ref().is_some_and(|last| last.uid() == object.uid());
+                if !same {
+                    self.gone.extend(self.last.as_ref().and_then(|last| Uid::of(&**last)));
+                    self.watched = false;
+                }
+                self.last = Some(Arc::new(object));
+            }
+            None => {
+                self.gone.extend(self.last.take().and_then(|last| Uid::of(&*last)));
+                self.watched = false;
+            }
+        }
+    }
+
+    /// Waits for any change, at most until then.
+    async fn changed(&mut self, until: Instant) {
+        // The watch ends only when the process does; the time limit holds either way.
+        let _ = tokio::time::timeout_at(until, self.changes.changed()).await;
+    }
+}
+
+fn newer(new: &PoolVolume, old: &PoolVolume) -> bool {
+    Revision::<PoolVolume>::of(new).is_after(&Revision::of(old))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::in_phase;
+    use super::*;
+    use crate::api::crd::Phase;
+
+    fn state(uid: &str, version: u32) -> PoolVolume {
+        let mut object = in_phase(Phase::Pending);
+        object.metadata.uid = Some(uid.to_owned());
+        object.metadata.resource_version = Some(version.to_string());
+        object
+    }
+
+    fn latest(shown: Option<PoolVolume>) -> LatestVolume {
+        let id = state("a", 1).name_any().parse().expect("an id");
+        LatestVolume::new(&Store::of(shown, |_, _| false), id)
+    }
+
+    fn show(latest: &mut LatestVolume, shown: Option<PoolVolume>) {
+        latest.store = Store::of(shown, |_, _| false);
+    }
+
+    fn latest_of(latest: &mut LatestVolume) -> Option<(String, String)> {
+        latest.current().map(|object| (object.uid().expect("set"), object.resource_version().expect("set")))
+    }
+
+    fn is(uid: &str, version: &str) -> Option<(String, String)> {
+        Some((uid.to_owned(), version.to_owned()))
+    }
+
+    #[test]
+    fn a_watch_that_lags_behind_our_own_write_undoes_nothing() {
+        let mut latest = latest(None);
+        assert_eq!(latest_of(&mut latest), None);
+        latest.learn(Some(state("a", 5)));
+        assert_eq!(latest_of(&mut latest), is("a", "5"), "the watch has not shown it yet");
+        show(&mut latest, Some(state("a", 4)));
+        assert_eq!(latest_of(&mut latest), is("a", "5"));
+        show(&mut latest, Some(state("a", 7)));
+        assert_eq!(latest_of(&mut latest), is("a", "7"));
+        show(&mut latest, None);
+        assert_eq!(latest_of(&mut latest), None, "the watch has shown it before, so it is gone");
+    }
+
+    #[test]
+    fn what_was_withdrawn_stays_gone_though_the_watch_still_shows_it() {
+        let mut latest = latest(Some(state("a", 5)));
+        assert_eq!(latest_of(&mut latest), is("a", "5"));
+        latest.learn(None);
+        assert_eq!(latest_of(&mut latest), None);
+        latest.learn(Some(state("b", 9)));
+        assert_eq!(latest_of(&mut latest), is("b", "9"));
+        show(&mut latest, None);
+        assert_eq!(latest_of(&mut latest), is("b", "9"), "that was the end of the former one");
+        show(&mut latest, Some(state("b", 9)));
+        assert_eq!(latest_of(&mut latest), is("b", "9"));
+        show(&mut latest, Some(state("c", 11)));
+        assert_eq!(latest_of(&mut latest), is("c", "11"));
     }
 }

@@ -1,4 +1,5 @@
-//! What CreateVolume does next, from the object that is there. Pure.
+//! What CreateVolume does next, from the object that is there; and whether an object is of a volume that was not made
+//! before. Pure.
 //!
 //! ```text
 //!  nothing ──Make──▶ Pending ──▶ Accepted ──▶ Ready ──▶ the answer
@@ -8,11 +9,17 @@
 //! ```
 //! Only an object that no agent accepted is withdrawn, and RESOURCE_EXHAUSTED is answered only after that.
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
+use crate::api::crd::{Intent, NEW_ANNOTATION, Phase, PoolVolume, VolumeReason};
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::pool_volume::{agent_message, allows, difference, never_accepted, phase, refusal};
-use crate::volume::{Error, VolumeRequest};
+use crate::volume::{Error, VolumeId, VolumeRequest};
+
+/// How far the clocks of the controller and of the API server may be apart. With more, the agent asks as for any other
+/// object.
+const APART: SignedDuration = SignedDuration::from_mins(1);
 
 /// What has to be known besides the object.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +28,7 @@ pub struct CreateFacts<'a> {
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
     pub node_exists: bool,
-    /// That its node's agent does not answer, in words, if the controller says so.
+    /// That its node's agent does not answer, as text, if the controller says so.
     pub silence: Option<&'a str>,
     /// Three quarters of the caller's timeout have passed.
     pub silent: bool,
@@ -91,8 +98,8 @@ fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<
                 "node {node} does not exist"
             ))));
         }
-        if let Some(words) = facts.silence {
-            return CreateStep::Withdraw(AfterWithdrawal::Elsewhere(Error::Exhausted(words.to_owned())));
+        if let Some(message) = facts.silence {
+            return CreateStep::Withdraw(AfterWithdrawal::Elsewhere(Error::Exhausted(message.to_owned())));
         }
         return match facts.silent {
             true => CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(format!(
@@ -137,9 +144,9 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
                 }
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
                 (_, true) if facts.over => aborted(match agent_message(object) {
-                    Some(words) => format!("the volume is not made yet: {words}"),
+                    Some(message) => format!("the volume is not made yet: {message}"),
                     None => match facts.silence {
-                        Some(words) => format!("the volume is not made yet: {words}"),
+                        Some(message) => format!("the volume is not made yet: {message}"),
                         None => format!("node {node} is still making the volume; try again"),
                     },
                 }),
@@ -155,8 +162,8 @@ fn is_in_conflict(object: &PoolVolume) -> bool {
     object.status.as_ref().is_some_and(|status| status.reason == Some(VolumeReason::Conflict))
 }
 
-fn aborted(words: String) -> CreateStep {
-    CreateStep::Answer(Err(Error::Aborted(words)))
+fn aborted(message: String) -> CreateStep {
+    CreateStep::Answer(Err(Error::Aborted(message)))
 }
 
 fn exists(object: &PoolVolume, what: &str) -> Error {
@@ -173,18 +180,43 @@ pub fn gone(object: &PoolVolume) -> Error {
     ))
 }
 
+/// Whether the PersistentVolume with the name of the volume is that of the volume, on whatever node: then the volume
+/// was made before.
+pub fn was_made(named: Option<&PersistentVolume>, id: VolumeId) -> bool {
+    named.is_some_and(|named| named.own() == Some(id))
+}
+
+/// Says in an object that its volume is new: the controller has looked for its PersistentVolume right before.
+///
+/// An object that somebody restores from a backup says the same, and is younger than that. One of a snapshot
+/// of etcd keeps its creation time, and passes for new.
+pub fn say_new(object: &mut PoolVolume, now: Timestamp) {
+    let annotations = object.metadata.annotations.get_or_insert_default();
+    annotations.insert(NEW_ANNOTATION.to_owned(), now.to_string());
+}
+
+/// Whether the controller said so when it made this object.
+pub fn is_new(object: &PoolVolume) -> bool {
+    let said = object.annotation(NEW_ANNOTATION).and_then(|text| text.parse::<Timestamp>().ok());
+    let made = object.metadata.creation_timestamp.as_ref().map(|made| made.0);
+    said.zip(made).is_some_and(|(said, made)| made.duration_since(said).abs() <= APART)
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
     use super::super::sample::{being_deleted, in_phase, rejected, wanted};
     use super::*;
-    use crate::volume::{Nodes, WantedUsage};
+    use crate::volume::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, WantedUsage};
 
     const FACTS: CreateFacts<'static> =
         CreateFacts { own_uid: Some("u1"), node_exists: true, silence: None, silent: false, over: false };
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting];
 
-    fn words(act: CreateStep) -> String {
+    fn name_of(act: CreateStep) -> String {
         match act {
             CreateStep::Make => "make".to_owned(),
             CreateStep::Wait(until) => format!("wait {until:?}"),
@@ -210,13 +242,13 @@ mod tests {
     }
 
     fn table(wanted: &VolumeRequest, facts: CreateFacts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
-        ALL.into_iter().map(|phase| words(step(wanted, Some(&change(in_phase(phase))), facts))).collect()
+        ALL.into_iter().map(|phase| name_of(step(wanted, Some(&change(in_phase(phase))), facts))).collect()
     }
 
     #[test]
     fn nothing_there_is_made() {
-        assert_eq!(words(step(&wanted("pvc-1"), None, FACTS)), "make");
-        assert_eq!(words(step(&wanted("pvc-1"), None, CreateFacts { over: true, ..FACTS })), "aborted");
+        assert_eq!(name_of(step(&wanted("pvc-1"), None, FACTS)), "make");
+        assert_eq!(name_of(step(&wanted("pvc-1"), None, CreateFacts { over: true, ..FACTS })), "aborted");
     }
 
     #[test]
@@ -242,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_calls_refusal_is_withdrawn_and_asked_anew() {
+    fn an_earlier_calls_refusal_is_withdrawn_and_asked_again() {
         for own_uid in [None, Some("another")] {
             let acts = table(&wanted("pvc-1"), CreateFacts { own_uid, ..FACTS }, |object| object);
             assert_eq!(acts[..4], ["wait Silent", "withdraw, again", "withdraw, again", "wait Over"]);
@@ -258,7 +290,7 @@ mod tests {
             ("Limit", "withdraw, out of range"),
             ("Invalid", "withdraw, invalid"),
         ] {
-            assert_eq!(words(step(&wanted("pvc-1"), Some(&rejected(&pending, reason)), FACTS)), act, "{reason}");
+            assert_eq!(name_of(step(&wanted("pvc-1"), Some(&rejected(&pending, reason)), FACTS)), act, "{reason}");
         }
     }
 
@@ -272,18 +304,18 @@ mod tests {
             step(&wanted("pvc-1"), Some(&object), CreateFacts { silent: true, over: true, ..FACTS })
         };
         let act = answered(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
-        let CreateStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
-        assert!(words.contains("localpool volume settle"), "{words}");
+        let CreateStep::Answer(Err(Error::Precondition(text))) = act else { panic!("{act:?}") };
+        assert!(text.contains("localpool volume settle"), "{text}");
         let act = answered(Phase::Accepted, None, "the disk gpt-1 is missing");
-        let CreateStep::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
-        assert!(words.contains("gpt-1 is missing"), "{words}");
+        let CreateStep::Answer(Err(Error::Aborted(text))) = act else { panic!("{act:?}") };
+        assert!(text.contains("gpt-1 is missing"), "{text}");
     }
 
     #[test]
     fn a_silent_agent_and_its_node_are_named() {
         let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Pending)), CreateFacts { silent: true, ..FACTS });
-        let CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(words))) = act else { panic!("{act:?}") };
-        assert!(words.contains("node n") && words.contains("did not answer"), "{words}");
+        let CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(message))) = act else { panic!("{act:?}") };
+        assert!(message.contains("node n") && message.contains("did not answer"), "{message}");
     }
 
     #[test]
@@ -292,12 +324,12 @@ mod tests {
         let acts = table(&wanted("pvc-1"), facts, |object| object);
         assert_eq!((&*acts[0], &*acts[3], &*acts[4]), ("withdraw, elsewhere, exhausted", "wait Over", "ok"));
         let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Accepted)), CreateFacts { over: true, ..facts });
-        let CreateStep::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
-        assert!(words.contains("node n does not answer"), "{words}");
+        let CreateStep::Answer(Err(Error::Aborted(message))) = act else { panic!("{act:?}") };
+        assert!(message.contains("node n does not answer"), "{message}");
     }
 
     #[test]
-    fn a_volume_on_an_excluded_node_is_withdrawn_waited_for_or_refused_in_words() {
+    fn a_volume_on_an_excluded_node_is_withdrawn_waited_for_or_refused_with_a_message() {
         let mut wanted = wanted("pvc-1");
         wanted.nodes = Nodes::Preferred(vec!["other".into()]);
         let acts =
@@ -339,5 +371,43 @@ mod tests {
             object
         };
         assert!(table(&wanted, FACTS, ordered).iter().all(|act| act == "aborted"));
+    }
+
+    #[test]
+    fn a_volume_that_has_a_persistent_volume_is_not_new_on_any_node() {
+        let id = VolumeId::of_name("pvc-1");
+        let named = |driver: &str, handle: &str, node: &str| {
+            let term = json!({"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}]});
+            let affinity = json!({"required": {"nodeSelectorTerms": [term]}});
+            let spec = json!({"csi": {"driver": driver, "volumeHandle": handle}, "nodeAffinity": affinity});
+            let volume = json!({"metadata": {"name": "pvc-1"}, "spec": spec});
+            serde_json::from_value::<PersistentVolume>(volume).expect("a PersistentVolume")
+        };
+        let handle = id.to_string();
+        for (driver, handle, node, expected) in [
+            (DRIVER_NAME, handle.as_str(), "n", true),
+            (DRIVER_NAME, handle.as_str(), "another", true),
+            (DRIVER_NAME, "x", "n", false),
+            ("other.csi", handle.as_str(), "n", false),
+        ] {
+            assert_eq!(was_made(Some(&named(driver, handle, node)), id), expected, "{driver} {handle} {node}");
+        }
+        assert!(!was_made(None, id));
+    }
+
+    #[test]
+    fn an_object_is_of_a_new_volume_if_it_is_as_old_as_what_says_so() {
+        let now: Timestamp = "2026-11-26T12:00:00Z".parse().expect("a time");
+        let mut object = in_phase(Phase::Pending);
+        object.metadata.annotations = None;
+        object.metadata.creation_timestamp = Some(Time(now));
+        assert!(!is_new(&object), "nobody says so");
+        say_new(&mut object, now);
+        for (later, expected) in [(0, true), (60, true), (-60, true), (61, false), (-61, false), (86_400, false)] {
+            object.metadata.creation_timestamp = Some(Time(now + SignedDuration::from_secs(later)));
+            assert_eq!(is_new(&object), expected, "{later}");
+        }
+        object.metadata.creation_timestamp = None;
+        assert!(!is_new(&object));
     }
 }

@@ -5,8 +5,10 @@
 
 use kube::ResourceExt as _;
 
+use super::resize::Resize;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::device::{NodeName, label::VolumeRecord};
+use crate::operator::bytes::signed;
 
 /// What is on the disks of this node.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +41,8 @@ pub enum VolumeAction {
     Delete,
     /// Let the object go; the disk is not touched.
     LetGo,
-    /// Grow it to `to` bytes, then report the result.
-    Grow {
-        to: u64,
-    },
+    /// Give it that size, then report the result.
+    Resize(Resize),
     /// Report its state.
     Report,
     /// A volume without an object: write one.
@@ -86,8 +86,8 @@ pub fn decide(object: Option<&PoolVolume>, node: &NodeName, disk: OnDisk<'_>) ->
             VolumeAction::Nothing
         }
         (_, OnDisk::Volume { record: None, .. }) => VolumeAction::Report,
-        (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_growth(object, size) {
-            Some(to) => VolumeAction::Grow { to },
+        (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_size(object, size) {
+            Some(wanted) => VolumeAction::Resize(wanted),
             None => VolumeAction::Report,
         },
         (_, OnDisk::Volume { .. }) | (Phase::Ready | Phase::Found | Phase::Deleting, _) => VolumeAction::Report,
@@ -112,12 +112,12 @@ fn going(object: &PoolVolume, disk: OnDisk<'_>) -> VolumeAction {
     }
 }
 
-/// The size that the spec asks for, if the volume is smaller and that size was not tried yet.
-fn wanted_growth(object: &PoolVolume, size: u64) -> Option<u64> {
-    let wanted = object.spec.size?;
-    let tried = object.status.as_ref().and_then(|status| status.observed_size);
-    let to = u64::try_from(wanted).ok()?;
-    (to > size && tried != Some(wanted)).then_some(to)
+/// The size that the spec asks for, if the volume has another one and that was not tried in vain. One that it was given,
+/// and does not have any more, it is given again.
+fn wanted_size(object: &PoolVolume, size: u64) -> Option<Resize> {
+    let failed = object.status.as_ref().filter(|status| status.resize_error.is_some());
+    let tried = failed.and_then(Resize::observed);
+    Resize::of(object).filter(|wanted| wanted.size >= 0 && !wanted.is_met_by(signed(size)) && tried != Some(*wanted))
 }
 
 #[cfg(test)]
@@ -144,6 +144,7 @@ mod tests {
             fs_type: None,
             parameters: BTreeMap::new(),
             size: None,
+            size_limit: None,
             intent: Intent::Keep,
             order: None,
             keep: None,
@@ -264,9 +265,18 @@ mod tests {
         let volume = |size| OnDisk::Volume { record: Some(&record), size };
         let mut asked = object(Phase::Ready);
         asked.spec.size = Some(5 << 20);
-        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), VolumeAction::Grow { to: 5 << 20 });
+        assert_eq!(
+            decide(Some(&asked), "n", volume(1 << 20)),
+            VolumeAction::Resize(Resize { size: 5 << 20, limit: None })
+        );
         assert_eq!(decide(Some(&asked), "n", volume(5 << 20)), VolumeAction::Report);
         asked.status.as_mut().expect("set above").observed_size = Some(5 << 20);
+        assert_eq!(
+            decide(Some(&asked), "n", volume(1 << 20)),
+            VolumeAction::Resize(Resize { size: 5 << 20, limit: None }),
+            "it had that size, and lost it"
+        );
+        asked.status.as_mut().expect("set above").resize_error = Some("no space".to_owned());
         assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), VolumeAction::Report);
     }
 }

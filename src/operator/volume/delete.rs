@@ -44,9 +44,9 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     let ordered = object.spec.intent == Intent::Delete;
     if !ordered && differs(object) {
-        let words = agent_message(object).unwrap_or_default();
+        let message = agent_message(object).unwrap_or_default();
         return DeleteStep::Answer(Err(Error::Precondition(format!(
-            "volume {id} is on a disk, but belongs to nobody: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
+            "volume {id} is on a disk, but belongs to nobody: {message}. Before it can be deleted, delete the PoolVolume {id}, which asks \
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
@@ -79,14 +79,14 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
         return if facts.over { DeleteStep::Answer(Err(contended(object))) } else { DeleteStep::Delete };
     }
     let status = object.status.as_ref();
-    let words = agent_message(object);
+    let message = agent_message(object);
     let in_use = status.is_some_and(|status| status.reason == Some(VolumeReason::InUse));
-    match (phase(object), words) {
-        (Phase::Deleting, Some(words)) if in_use && facts.grace => {
-            DeleteStep::Answer(Err(Error::Precondition(format!("volume {id}: {words}"))))
+    match (phase(object), message) {
+        (Phase::Deleting, Some(message)) if in_use && facts.grace => {
+            DeleteStep::Answer(Err(Error::Precondition(format!("volume {id}: {message}"))))
         }
-        (Phase::Deleting, Some(words)) if facts.over => {
-            DeleteStep::Answer(Err(Error::Aborted(format!("volume {id} is not deleted yet: {words}"))))
+        (Phase::Deleting, Some(message)) if facts.over => {
+            DeleteStep::Answer(Err(Error::Aborted(format!("volume {id} is not deleted yet: {message}"))))
         }
         _ if facts.over => DeleteStep::Answer(Err(Error::Aborted(format!(
             "volume {id} is not deleted yet by node {node}; does the localpool node pod run there?"
@@ -139,8 +139,8 @@ mod tests {
         object.status.as_mut().expect("set").reason = Some(VolumeReason::Differs);
         for persistent in [true, false] {
             let act = step(Some(&object), DeleteFacts { persistent, ..FACTS });
-            let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
-            assert!(words.contains("localpool volume adopt"), "{words}");
+            let DeleteStep::Answer(Err(Error::Precondition(message))) = act else { panic!("{act:?}") };
+            assert!(message.contains("localpool volume adopt"), "{message}");
         }
     }
 
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn what_was_found_is_adopted_first() {
         let act = step(Some(&in_phase(Phase::Found)), FACTS);
-        let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
-        assert!(words.contains("localpool volume adopt"), "{words}");
+        let DeleteStep::Answer(Err(Error::Precondition(message))) = act else { panic!("{act:?}") };
+        assert!(message.contains("localpool volume adopt"), "{message}");
     }
 
     #[test]
@@ -218,8 +218,8 @@ mod tests {
     fn a_deleted_nodes_volume_waits_for_a_person() {
         for object in [in_phase(Phase::Ready), ordered(Phase::Ready), being_deleted(ordered(Phase::Deleting))] {
             let act = step(Some(&object), DeleteFacts { node_exists: false, ..FACTS });
-            let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
-            assert!(words.contains("localpool volume abandon"), "{words}");
+            let DeleteStep::Answer(Err(Error::Precondition(message))) = act else { panic!("{act:?}") };
+            assert!(message.contains("localpool volume abandon"), "{message}");
         }
     }
 }

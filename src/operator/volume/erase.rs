@@ -1,17 +1,17 @@
 //! `localpool volume erase`, and the order Erase of a PoolVolume: erases a volume that no PersistentVolume names, as
 //! DeleteVolume would.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 
 use super::objects::VolumeApi;
 use super::order::{OrderFacts, OrderProgress, is_refused, progress};
 use crate::agent::Run;
 use crate::api::crd::{Intent, PoolVolume, VolumeOrder};
-use crate::operator::client::within;
-use crate::operator::error::OperatorError;
+use crate::operator::api_server::error::OperatorError;
+use crate::operator::api_server::write::Write;
+use crate::operator::kube_volume::LivePersistentVolumes;
+use crate::operator::node::kube_node;
 use crate::operator::pool_volume::{NodeObject, is_unclaimed};
-use crate::operator::write::Write;
 use crate::volume::VolumeId;
 
 /// Who wants a volume erased.
@@ -42,10 +42,9 @@ pub async fn erase_of(
     let objects = VolumeApi::new(client.clone());
     let id = object.name_any();
     let node = object.spec.node.clone();
-    let nodes: Api<Node> = Api::all(client);
-    let found = within(&format!("reading Node {node}"), nodes.get_metadata_opt(&node)).await?;
+    let found = kube_node::live_metadata(&client, &node).await?;
     // By its handle alone: one for another node, or that a person wrote, names it too.
-    let named = objects.persistent_volume_naming(&object).await?.map(|persistent| persistent.name_any());
+    let named = LivePersistentVolumes::new(client).naming(&id).await?.map(|persistent| persistent.name_any());
     let facts = OrderFacts {
         persistent_volume: named.as_deref(),
         unclaimed: is_unclaimed(&object),

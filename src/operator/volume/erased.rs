@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::operator::api_server::object_key::{ObjectName, Uid};
+use crate::operator::kube_volume::PersistentVolume;
 use crate::volume::VolumeId;
 
 /// How many are remembered: the deletion of a forgotten one is ordered again.
@@ -17,8 +19,8 @@ pub struct Erased(Arc<Mutex<VecDeque<(VolumeId, PersistentVolumeId)>>>);
 /// A PersistentVolume: a later one of the same name, for another volume, has another uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeId {
-    pub name: String,
-    pub uid: String,
+    pub name: ObjectName<PersistentVolume>,
+    pub uid: Uid<PersistentVolume>,
 }
 
 impl Erased {
@@ -44,7 +46,7 @@ mod tests {
     #[test]
     fn the_last_deletions_are_remembered_each_once() {
         let erased = Erased::default();
-        let persistent = |n: usize| PersistentVolumeId { name: format!("pvc-{n}"), uid: n.to_string() };
+        let persistent = |n: usize| PersistentVolumeId { name: format!("pvc-{n}").into(), uid: n.to_string().into() };
         let id = |n: usize| VolumeId::of_name(&format!("pvc-{n}"));
         (0..MOST).for_each(|n| erased.note(id(n), persistent(n)));
         erased.note(id(0), persistent(7));

@@ -1,11 +1,14 @@
 //! What ControllerExpandVolume does next, from the object that is there. Pure.
 //!
-//! The size that is asked for is `spec.size`. The agent reports with `status.observedSize` that it acted on it, and with
-//! `status.resizeError` that it could not. Then the request is withdrawn, so that nothing grows later unasked.
+//! The size that is asked for is `spec.size`; a volume that can become smaller, and is larger than the limit, is asked
+//! for with `spec.sizeLimit`, too. The agent reports with `status.observedSize` and `observedSizeLimit` that it acted on
+//! them, and with `status.resizeError` that it could not. Then the request is withdrawn, so that nothing grows or
+//! shrinks later unasked.
 
 use kube::ResourceExt as _;
 
 use super::create::gone;
+use super::resize::Resize;
 use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
 use crate::operator::bytes::{signed, unsigned};
@@ -24,10 +27,12 @@ pub struct ExpandFacts {
 
 #[derive(Debug)]
 pub enum ExpandStep {
-    /// Write `spec.size`.
-    Ask(i64),
-    /// Write `spec.size`, then answer.
-    TakeBack(i64, Error),
+    /// Write it into the spec.
+    Ask(Resize),
+    /// Write it into the spec, then answer.
+    TakeBack(Resize, Error),
+    /// It has become smaller: the limit goes, as nobody asks for it again. Then answer.
+    Forget(Resize),
     Wait,
     Answer(Result<(), Error>),
 }
@@ -53,30 +58,34 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
         }
     };
     let size = unsigned(status.size.unwrap_or_default());
-    if let Some(limit) = limit.filter(|limit| *limit < size) {
+    let wanted = Resize { size: signed(required), limit: limit.filter(|limit| *limit < size).map(signed) };
+    if let (Some(limit), false) = (limit.filter(|limit| *limit < size), status.shrinks) {
         let (size, limit) = (quantity::format(size), quantity::format(limit));
         return refuse(Error::OutOfRange(format!("volume {id} has {size}, which is above the limit of {limit}")));
     }
-    if size >= required {
-        return ExpandStep::Answer(Ok(()));
+    if wanted.is_met_by(signed(size)) {
+        return match object.spec.size_limit {
+            Some(_) => ExpandStep::Forget(Resize { size: signed(size), limit: None }),
+            None => ExpandStep::Answer(Ok(())),
+        };
     }
     if !facts.node_exists {
-        return refuse(gone(object));
+        return end(object, gone(object));
     }
-    growing(object, status, signed(required), facts)
+    resizing(object, status, wanted, facts)
 }
 
-/// The volume is smaller than the request: how far its agent is with the `wanted` size.
-fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wanted: i64, facts: ExpandFacts) -> ExpandStep {
+/// The volume has another size than the request: how far its agent is with the one that is `wanted`.
+fn resizing(object: &PoolVolume, status: &PoolVolumeStatus, wanted: Resize, facts: ExpandFacts) -> ExpandStep {
     let (id, node) = (object.name_any(), &object.spec.node);
-    let size = status.size.unwrap_or_default();
-    let failed = |observed: i64| status.observed_size == Some(observed) && status.resize_error.is_some();
-    match object.spec.size {
+    let size = Resize { size: status.size.unwrap_or_default(), limit: None };
+    let failed = |wanted: Resize| Resize::observed(status) == Some(wanted) && status.resize_error.is_some();
+    match Resize::of(object) {
         Some(asked) if asked == wanted && facts.asked => {
             let error = status.resize_error.as_deref().filter(|_| failed(wanted));
             match error {
-                Some(words) => {
-                    ExpandStep::TakeBack(size, Error::OutOfRange(format!("volume {id} on node {node}: {words}")))
+                Some(message) => {
+                    ExpandStep::TakeBack(size, Error::OutOfRange(format!("volume {id} on node {node}: {message}")))
                 }
                 None if facts.over => slow(object),
                 None => ExpandStep::Wait,
@@ -107,9 +116,19 @@ fn refuse(error: Error) -> ExpandStep {
 
 fn slow(object: &PoolVolume) -> ExpandStep {
     let (id, node) = (object.name_any(), &object.spec.node);
-    refuse(Error::Aborted(format!(
-        "node {node} has not grown volume {id} yet; does the localpool node pod run there? Try again"
-    )))
+    let error = Error::Aborted(format!(
+        "node {node} has not given volume {id} its new size yet; does the localpool node pod run there? Try again"
+    ));
+    end(object, error)
+}
+
+/// The call ends before the agent has answered. A request to grow stays: the next call waits for the same. A limit goes:
+/// by the time the node is back nobody may want it. Whichever size the volume has by then is large enough.
+fn end(object: &PoolVolume, error: Error) -> ExpandStep {
+    match Resize::of(object) {
+        Some(asked) if asked.limit.is_some() => ExpandStep::TakeBack(Resize { limit: None, ..asked }, error),
+        Some(_) | None => refuse(error),
+    }
 }
 
 #[cfg(test)]
@@ -164,15 +183,51 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_that_can_shrink_is_asked_to_and_the_limit_goes_when_it_has() {
+        let shrink = |object: &PoolVolume, facts| step(Some(object), GIB / 4, Some(GIB / 2), facts);
+        let wanted = Resize { size: signed(GIB / 4), limit: Some(signed(GIB / 2)) };
+        let mut object = in_phase(Phase::Ready);
+        object.status.as_mut().expect("set").shrinks = true;
+        assert!(matches!(shrink(&object, FACTS), ExpandStep::Ask(asked) if asked == wanted));
+        (object.spec.size, object.spec.size_limit) = (Some(wanted.size), wanted.limit);
+        assert!(matches!(shrink(&object, ASKED), ExpandStep::Wait));
+        let late = ExpandFacts { over: true, ..ASKED };
+        for facts in [late, ExpandFacts { asked: false, ..late }, ExpandFacts { node_exists: false, ..ASKED }] {
+            let act = shrink(&object, facts);
+            let ExpandStep::TakeBack(back, Error::Aborted(_) | Error::Precondition(_)) = act else { panic!("{act:?}") };
+            assert_eq!(
+                back,
+                Resize { limit: None, ..wanted },
+                "the node may be back when nobody asks for that any more"
+            );
+        }
+        let mut refused = object.clone();
+        let status = refused.status.as_mut().expect("set");
+        (status.observed_size, status.observed_size_limit) = (Some(wanted.size), wanted.limit);
+        status.resize_error = Some("its files use more".to_owned());
+        let act = shrink(&refused, ASKED);
+        let ExpandStep::TakeBack(back, Error::OutOfRange(message)) = act else { panic!("{act:?}") };
+        assert_eq!(back, Resize { size: signed(GIB), limit: None });
+        assert!(message.contains("its files use more"), "{message}");
+        object.status.as_mut().expect("set").size = Some(signed(GIB / 2));
+        let small = Resize { size: signed(GIB / 2), limit: None };
+        assert!(matches!(shrink(&object, ASKED), ExpandStep::Forget(size) if size == small));
+        (object.spec.size, object.spec.size_limit) = (Some(small.size), None);
+        assert!(matches!(shrink(&object, ASKED), ExpandStep::Answer(Ok(()))));
+    }
+
+    #[test]
     fn a_wish_is_written_waited_for_and_taken_back_when_it_failed() {
-        assert!(matches!(grow(&in_phase(Phase::Ready), FACTS), ExpandStep::Ask(size) if size == signed(2 * GIB)));
+        assert!(
+            matches!(grow(&in_phase(Phase::Ready), FACTS), ExpandStep::Ask(Resize { size, limit: None }) if size == signed(2 * GIB))
+        );
         assert!(matches!(grow(&asking(None, None), ASKED), ExpandStep::Wait));
         assert!(matches!(grow(&asking(Some(2 * GIB), None), ASKED), ExpandStep::Wait));
         let slow = grow(&asking(None, None), ExpandFacts { over: true, ..ASKED });
         assert!(matches!(slow, ExpandStep::Answer(Err(Error::Aborted(_)))));
         let act = grow(&asking(Some(2 * GIB), Some("no space behind it")), ASKED);
-        let ExpandStep::TakeBack(back, Error::OutOfRange(words)) = act else { panic!("{act:?}") };
-        assert!(back == signed(GIB) && words.contains("no space behind it"));
+        let ExpandStep::TakeBack(back, Error::OutOfRange(message)) = act else { panic!("{act:?}") };
+        assert!(back == Resize { size: signed(GIB), limit: None } && message.contains("no space behind it"));
     }
 
     #[test]

@@ -2,65 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelector, PersistentVolume};
 use kube::ResourceExt as _;
 
 use crate::api::crd::{Intent, PoolVolumeSpec};
-use crate::api::quantity;
 use crate::claim::VolumeMode;
-use crate::device::NodeName;
-use crate::operator::bytes::signed;
+use crate::operator::kube_volume::{NodeAffinity, PersistentVolume};
 use crate::volume::TOPOLOGY_KEY;
 
-/// Why a PersistentVolume does not say where its data is.
+/// A PersistentVolume does not say on which node its data is.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandleError {
-    #[error("has no spec")]
-    NoSpec,
-    #[error("names no node by {TOPOLOGY_KEY}")]
-    NoNode,
-}
+#[error("names no node by {TOPOLOGY_KEY}")]
+pub struct NoNode;
 
 /// The spec that orders the erasure of the volume, or why there is none.
-pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, HandleError> {
-    let spec = volume.spec.as_ref().ok_or(HandleError::NoSpec)?;
-    let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    let node = required.and_then(node).ok_or(HandleError::NoNode)?;
-    let capacity = spec.capacity.as_ref().and_then(|capacity| capacity.get("storage"));
-    let bytes = capacity.and_then(|quantity| quantity::parse(&quantity.0).ok()).unwrap_or_default();
-    let block = spec.volume_mode.as_deref() == Some("Block");
-    let csi = spec.csi.as_ref();
+pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, NoNode> {
+    let is_block = volume.volume_mode == VolumeMode::Block;
     Ok(PoolVolumeSpec {
-        node,
+        node: volume.affinity.as_ref().and_then(NodeAffinity::node).ok_or(NoNode)?,
         volume_name: volume.name_any(),
-        required: signed(bytes),
+        required: volume.capacity,
         limit: None,
-        volume_mode: if block { VolumeMode::Block } else { VolumeMode::Filesystem },
-        fs_type: csi.and_then(|csi| csi.fs_type.clone()).filter(|text| !block && !text.is_empty()),
+        volume_mode: volume.volume_mode,
+        fs_type: volume.fs_type.clone().filter(|text| !is_block && !text.is_empty()),
         parameters: BTreeMap::new(),
         size: None,
+        size_limit: None,
         intent: Intent::Delete,
         order: None,
         keep: None,
     })
-}
-
-/// The claim that it is bound to, as `namespace/name`.
-pub fn bound_to(volume: &PersistentVolume) -> Option<String> {
-    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-    let text = |word: Option<&String>| word.cloned().unwrap_or_default();
-    let claim = claim.map(|claim| format!("{}/{}", text(claim.namespace.as_ref()), text(claim.name.as_ref())));
-    (phase == Some("Bound")).then(|| claim.unwrap_or_else(|| "it does not say which".to_owned()))
-}
-
-fn node(selector: &NodeSelector) -> Option<NodeName> {
-    let requirements = selector.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
-    let mut ours = requirements.filter(|requirement| requirement.key == TOPOLOGY_KEY && requirement.operator == "In");
-    match ours.next()?.values.as_deref()? {
-        [node] => Some(node.as_str().into()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -96,7 +66,7 @@ mod tests {
     #[test]
     fn one_that_does_not_say_which_node_is_refused() {
         for affinity in [json!(null), affinity("kubernetes.io/hostname", &["n"]), affinity(TOPOLOGY_KEY, &["n", "m"])] {
-            assert_eq!(order(&persistent(affinity)), Err(HandleError::NoNode));
+            assert_eq!(order(&persistent(affinity)), Err(NoNode));
         }
     }
 }

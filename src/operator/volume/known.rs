@@ -1,19 +1,13 @@
 //! This node's PoolVolumes, as far as the agent knows them.
 //!
-//! Takes in the watch of them, and the answers to the agent's own writes; gives out objects by id, and which volumes to
-//! look at.
+//! Takes in the watch of them (`queue`), and the answers to the agent's own writes; gives out objects by id.
 
 use std::sync::Arc;
 
-use kube::Api;
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher::Config;
 use tokio::sync::watch;
 
 use crate::api::crd::PoolVolume;
-use crate::operator::node_context::NodeOperator;
-use crate::operator::store::{ListCount, Store, StoreState};
-use crate::operator::watch::{StoreEvent, Watched, decoded, keep_with_events};
+use crate::operator::api_server::store::{ListCount, Store, StoreState};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is ignored: localpool did not make it.
@@ -27,6 +21,11 @@ impl Default for KnownVolumes {
 }
 
 impl KnownVolumes {
+    /// For the watch, which keeps it in step.
+    pub fn store(&self) -> &Store<PoolVolume> {
+        &self.0
+    }
+
     /// Whether they were listed once.
     pub fn is_complete(&self) -> bool {
         self.0.changes().borrow().lists > 0
@@ -81,31 +80,17 @@ impl Relists {
     }
 }
 
-/// Keeps `known` in step, and orders a look at each volume that changed.
-pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
-    let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
-    let here = Config::default().fields(&format!("spec.node={}", operator.node));
-    let on_event = |event: StoreEvent<'_>| to_look_at(&event).into_iter().for_each(|id| operator.look_at(id));
-    keep_with_events(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
-}
-
-/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
-fn to_look_at(event: &StoreEvent<'_>) -> Option<VolumeId> {
-    match event {
-        StoreEvent::Object(name) | StoreEvent::Gone(name) => name.as_str().parse().ok(),
-        StoreEvent::List | StoreEvent::Unread => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::stream;
+    use kube::core::DeserializeGuard;
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
+    use super::super::queue::changed_volume;
     use super::*;
     use crate::api::crd::Phase;
-    use crate::operator::watch::follow;
+    use crate::operator::api_server::watch::{decoded, follow};
 
     const A: &str = "00000000-0000-5000-8000-00000000000a";
     const B: &str = "00000000-0000-5000-8000-00000000000b";
@@ -143,7 +128,7 @@ mod tests {
     async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<VolumeId> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
-        follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(to_look_at(&event))).await;
+        follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(changed_volume(&event))).await;
         due
     }
 

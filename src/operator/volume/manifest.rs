@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, ResourceExt as _};
 
 use super::objects::VolumeApi;
-use super::persistent_volumes::PROVISIONED_BY;
 use crate::api::crd::{Phase, PoolVolume};
 use crate::claim::VolumeMode;
+use crate::operator::api_server::client::is_object_name;
+use crate::operator::api_server::error::OperatorError;
 use crate::operator::bytes::unsigned;
-use crate::operator::client::is_object_name;
-use crate::operator::error::OperatorError;
+use crate::operator::kube_volume::{LivePersistentVolumes, PROVISIONED_BY};
 use crate::operator::pool_volume::{filesystem, phase};
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
@@ -30,7 +30,7 @@ use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 pub struct ManifestRequest {
     pub volume: VolumeId,
     /// The claim that is to have it; `None`: the one that had it last.
-    pub claim: Option<ClaimName>,
+    pub claim: Option<PvcName>,
     /// `None`: the class that the volume was made for.
     pub storage_class: Option<String>,
     /// Such as `ReadWriteOnce`.
@@ -39,12 +39,12 @@ pub struct ManifestRequest {
 
 /// The name of a claim: `namespace/name` as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClaimName {
+pub struct PvcName {
     namespace: String,
     name: String,
 }
 
-impl ClaimName {
+impl PvcName {
     pub(in crate::operator) fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -59,7 +59,7 @@ impl ClaimName {
     }
 }
 
-impl Display for ClaimName {
+impl Display for PvcName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -67,29 +67,29 @@ impl Display for ClaimName {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not NAMESPACE/NAME")]
-pub struct NoClaimName(String);
+pub struct NoPvcName(String);
 
-impl FromStr for ClaimName {
-    type Err = NoClaimName;
+impl FromStr for PvcName {
+    type Err = NoPvcName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
             Some((namespace, name)) if is_object_name(namespace) && is_object_name(name) => {
                 Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
             }
-            _ => Err(NoClaimName(text.to_owned())),
+            _ => Err(NoPvcName(text.to_owned())),
         }
     }
 }
 
 /// Both objects as YAML documents.
 pub async fn manifest(client: Client, request: ManifestRequest) -> Result<String, OperatorError> {
-    let objects = VolumeApi::new(client);
+    let objects = VolumeApi::new(client.clone());
     let id = request.volume;
     let Some(object) = objects.volume(id).await? else {
         return Err(OperatorError::Refused(format!("there is no PoolVolume {id}")));
     };
-    if let Some(persistent) = objects.persistent_volume(id).await? {
+    if let Some(persistent) = LivePersistentVolumes::new(client).naming(&id.to_string()).await? {
         let name = persistent.name_any();
         return Err(OperatorError::Refused(format!("PersistentVolume {name} names volume {id} already")));
     }
@@ -127,7 +127,7 @@ fn documents(
         return Err(ManifestError::Name(spec.volume_name.clone(), id));
     }
     let claim = claim.or_else(|| object.claim()?.parse().ok());
-    let ClaimName { namespace, name } = claim.ok_or_else(|| ManifestError::NoClaim(id.clone()))?;
+    let PvcName { namespace, name } = claim.ok_or_else(|| ManifestError::NoClaim(id.clone()))?;
     let class = storage_class.or_else(|| spec.parameters.get("class").cloned());
     let class = class.ok_or_else(|| ManifestError::NoClass(id.clone()))?;
     let wanted = ManifestTerms { namespace, name, class, access_mode, size };
@@ -235,7 +235,7 @@ mod tests {
     fn the_manifest_names_the_volume_its_node_its_size_and_the_claim_and_keeps_the_data() {
         let object = in_phase(Phase::Found);
         let (persistent, claim) = documents(&object, request(Some("d/data"), None)).expect("made");
-        let order = handle::order(&persistent).expect("our own reader understands it");
+        let order = handle::order(&persistent.clone().into()).expect("our own reader understands it");
         assert_eq!((order.node.to_string(), order.volume_name.as_str()), ("n".to_owned(), "pvc-1"));
         let spec = persistent.spec.expect("set");
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Retain"));

@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::device::{NodeName, SetName};
 use crate::operator::bytes::unsigned;
-use crate::operator::node_ready::Openness;
+use crate::operator::node::ready::Openness;
 use crate::operator::pool::agent_life::silence;
 use crate::operator::pool_volume::promised_on;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
@@ -98,7 +98,7 @@ pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeState {
     Missing,
-    /// Its agent does not answer, in words.
+    /// Its agent does not answer, as text.
     Silent(String),
     Answers(Openness),
 }
@@ -118,7 +118,7 @@ pub fn choose(
     if let Some(first) = named.first().filter(|first| named.iter().all(|node| node == *first)) {
         return match state(first) {
             NodeState::Missing => Err(Error::Exhausted(format!("node {first} does not exist"))),
-            NodeState::Silent(words) => Err(Error::Exhausted(words)),
+            NodeState::Silent(message) => Err(Error::Exhausted(message)),
             NodeState::Answers(_) if tried.contains(first) => {
                 Err(Error::Exhausted(format!("node {first} was asked already")))
             }
@@ -316,7 +316,7 @@ mod tests {
     fn the_only_node_is_not_asked_if_its_agent_is_silent_and_asked_whatever_pods_it_takes() {
         let refused =
             pick(Nodes::Preferred(names(&["silent"])), &[pool("silent", [9, 9, 1])], &[]).expect_err("silent");
-        assert!(matches!(&refused, Error::Exhausted(words) if words == "node silent does not answer"), "{refused}");
+        assert!(matches!(&refused, Error::Exhausted(message) if message == "node silent does not answer"), "{refused}");
         for node in ["closed", "tainted"] {
             assert_eq!(pick(Nodes::Preferred(names(&[node])), &[], &[]).expect("its pod is there"), node);
         }
@@ -351,13 +351,13 @@ mod tests {
     #[test]
     fn where_nobody_fits_the_largest_places_are_named() {
         let pools = [pool("a", [9, 2, 1]), pool("b", [1, 1, 1])];
-        let Err(Error::Exhausted(words)) = pick(Nodes::Any, &pools, &[]) else { panic!("it does not fit") };
-        assert!(words.contains("3Gi") && words.contains("class fast") && words.contains("a 2Gi, b 1Gi"), "{words}");
-        let Err(Error::Exhausted(words)) = pick(Nodes::AnyOf(names(&["y", "z"])), &pools, &[]) else { panic!() };
-        assert!(words.contains("no allowed node"), "{words}");
+        let Err(Error::Exhausted(text)) = pick(Nodes::Any, &pools, &[]) else { panic!("it does not fit") };
+        assert!(text.contains("3Gi") && text.contains("class fast") && text.contains("a 2Gi, b 1Gi"), "{text}");
+        let Err(Error::Exhausted(text)) = pick(Nodes::AnyOf(names(&["y", "z"])), &pools, &[]) else { panic!() };
+        assert!(text.contains("no allowed node"), "{text}");
         let many: Vec<_> = (0..9).map(|n| pool(&format!("n{n}"), [1, 1, 1])).collect();
-        let Err(Error::Exhausted(words)) = pick(Nodes::Any, &many, &[]) else { panic!() };
-        assert!(words.ends_with("and 4 more"), "{words}");
+        let Err(Error::Exhausted(text)) = pick(Nodes::Any, &many, &[]) else { panic!() };
+        assert!(text.ends_with("and 4 more"), "{text}");
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
         asked.nodes = Nodes::Any;
         asked.limit = Some(2 * GIB);
         let rooms = capacities(&[pool("a", [100, 100, 100])], &[]);
-        let Err(Error::OutOfRange(words)) = choose(&asked, &rooms, state, &[]) else { panic!("too large") };
-        assert!(words.contains("100Gi") && words.contains("2Gi"), "{words}");
+        let Err(Error::OutOfRange(message)) = choose(&asked, &rooms, state, &[]) else { panic!("too large") };
+        assert!(message.contains("100Gi") && message.contains("2Gi"), "{message}");
     }
 }

@@ -1,5 +1,5 @@
-//! The conditions of a volume whose node is gone or silent, which the controller writes once. The volume of a deleted node
-//! is given up if the administrator wants that. Pure but for the clock of conditions.
+//! The conditions of a volume whose node is gone or silent, which the controller writes once. The volume of a deleted
+//! node is given up if the administrator wants that. Pure but for the clock of conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
@@ -7,9 +7,9 @@ use kube::runtime::events::EventType;
 use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
 use crate::device::NodeName;
 use crate::health::HealthReason;
-use crate::operator::condition::condition;
 use crate::operator::event::EventNote;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, NodeObject, never_accepted};
+use crate::operator::status::condition::condition;
 use crate::operator::volume::volume_health::{found, healths, is_by_controller, state};
 
 /// What happens to the objects of volumes whose Node object was deleted.
@@ -66,20 +66,20 @@ pub fn decide(
     let moved = elsewhere.map(|elsewhere| disk_elsewhere(volume, elsewhere, &status.conditions));
     let next: Vec<Condition> = of_node.into_iter().chain(moved).collect();
     let present: Vec<&Condition> = status.conditions.iter().filter(|condition| is_by_controller(condition)).collect();
-    if present.iter().map(|condition| words(condition)).eq(next.iter().map(words)) {
+    if present.iter().map(|condition| compared(condition)).eq(next.iter().map(compared)) {
         return None;
     }
     let event = event(volume, node_object(present.iter().copied()), node_object(next.iter()));
     let is_of_others = |condition: &&Condition| !is_by_controller(condition) && condition.type_ != HEALTHY;
     let mut conditions: Vec<Condition> = status.conditions.iter().filter(is_of_others).cloned().chain(next).collect();
-    let (health, healthy) = healths(status, &found(status), &conditions);
+    let (health, healthy) = healths(status, &found(status), &conditions, None);
     conditions.insert(0, healthy);
     let state = state(status.phase, &health);
     Some(NodeAction::Write(NodeConditions { conditions, health, state, event }))
 }
 
-/// If these are the same, a condition is not written again.
-fn words(condition: &Condition) -> (&str, &str, &str) {
+/// What is compared: if it is the same, a condition is not written again.
+fn compared(condition: &Condition) -> (&str, &str, &str) {
     (&condition.type_, &condition.status, &condition.reason)
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     /// Writes what an agent finds whose disk is away; gives whether that is new.
     fn agent_writes(volume: &mut PoolVolume) -> bool {
-        let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned())));
+        let status = status::beside_others(volume, status::missing(volume, Some("it is away".to_owned()), "a"));
         let before = volume.status.replace(status);
         volume.status != before
     }

@@ -1,13 +1,13 @@
-//! How far the order of a person for a volume is (`spec.order`), and whether it may be carried out now. Pure but for the
-//! clock of the condition.
+//! How far the order of a person for a volume is (`spec.order`), and whether it may be carried out now. Pure but for
+//! the clock of the condition.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use crate::api::crd::{Intent, Phase, PoolVolume, VolumeOrder};
+use crate::api::crd::{Intent, OrderReason, Phase, PoolVolume, VolumeOrder};
 use crate::health::HealthReason;
-use crate::operator::condition::condition;
 use crate::operator::pool_volume::{NodeObject, never_accepted, phase, unhealthy};
+use crate::operator::status::condition::condition;
 
 /// Type of the condition that shows how far an order is; the leader writes it.
 pub const ORDER_DONE: &str = "OrderDone";
@@ -27,12 +27,13 @@ pub struct OrderFacts<'a> {
 
 /// Whether the order was refused, and was not removed since.
 pub fn is_refused(volume: &PoolVolume) -> bool {
+    let named = OrderReason::PersistentVolumeExists.word();
     let conditions = volume.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.reason == NAMED)
+    conditions.into_iter().any(|condition| condition.type_ == ORDER_DONE && condition.reason == named)
 }
 
-/// Whether the API server still has the order that a watch has shown, which may be late: nobody has taken it back, changed
-/// it, called it done, or deleted the object.
+/// Whether the API server still has the order that a watch has shown, which may be late: nobody has taken it back,
+/// changed it, called it done, or deleted the object.
 pub fn stands(shown: &PoolVolume, live: &PoolVolume) -> bool {
     let is_kept = live.spec.intent == Intent::Keep && live.metadata.deletion_timestamp.is_none();
     let is_same = live.spec.order == shown.spec.order && live.spec.keep == shown.spec.keep;
@@ -58,21 +59,30 @@ pub enum OrderProgress {
     Due,
     /// It is being carried out, or waits.
     Waits {
-        reason: &'static str,
+        reason: OrderReason,
         message: String,
     },
     /// It is not carried out, whatever happens, until it is removed.
     Refused {
-        reason: &'static str,
+        reason: OrderReason,
         message: String,
     },
 }
 
-/// The reason of an erasure that is refused.
-const NAMED: &str = "PersistentVolumeExists";
 const AGAIN: &str = "This order is refused for good; to order it again, remove it first";
 
-fn waits(reason: &'static str, message: String) -> OrderProgress {
+impl OrderProgress {
+    /// In one word.
+    pub fn reason(&self) -> OrderReason {
+        match self {
+            Self::Done(_) => OrderReason::Done,
+            Self::Due => OrderReason::Due,
+            Self::Waits { reason, .. } | Self::Refused { reason, .. } => reason.clone(),
+        }
+    }
+}
+
+fn waits(reason: OrderReason, message: String) -> OrderProgress {
     OrderProgress::Waits { reason, message }
 }
 
@@ -92,16 +102,19 @@ fn adopt(volume: &PoolVolume) -> OrderProgress {
         Phase::Ready => OrderProgress::Done("the volume can be used".to_owned()),
         Phase::Found => {
             let why = volume.status.as_ref().and_then(|status| status.message.clone());
-            waits("NotAdoptedYet", why.unwrap_or_else(|| format!("the agent of node {node} has not adopted it yet")))
+            waits(
+                OrderReason::NotAdoptedYet,
+                why.unwrap_or_else(|| format!("the agent of node {node} has not adopted it yet")),
+            )
         }
         Phase::Pending | Phase::Rejected | Phase::Accepted | Phase::Failed | Phase::Deleting => {
-            waits("NotAdoptable", "only a volume in the phase Found can be adopted".to_owned())
+            waits(OrderReason::NotAdoptable, "only a volume in the phase Found can be adopted".to_owned())
         }
     }
 }
 
-/// The agent does it, and says in the message why it cannot. A volume that is in no conflict is settled: the order does not
-/// wait for the next one, which a person has to look at as well. Only another disk to keep is another order.
+/// The agent does it, and says in the message why it cannot. A volume that is in no conflict is settled: the order does
+/// not wait for the next one, which a person has to look at as well. Only another disk to keep is another order.
 fn settle(volume: &PoolVolume) -> OrderProgress {
     let settled = match &volume.spec.keep {
         Some(keep) => format!("the volume is on one disk only: this order, with keep {keep}, is over"),
@@ -112,12 +125,12 @@ fn settle(volume: &PoolVolume) -> OrderProgress {
     }
     let health = volume.status.as_ref().map(unhealthy).unwrap_or_default();
     if phase(volume) != Phase::Ready && phase(volume) != Phase::Found {
-        return waits("NotReady", "the volume is on no disk, or is being made or deleted".to_owned());
+        return waits(OrderReason::NotReady, "the volume is on no disk, or is being made or deleted".to_owned());
     }
     match health.findings().iter().find(|finding| finding.reason == HealthReason::Conflict) {
         Some(conflict) => {
             let why = volume.status.as_ref().and_then(|status| status.message.clone());
-            waits("InConflict", why.unwrap_or_else(|| conflict.message.clone()))
+            waits(OrderReason::InConflict, why.unwrap_or_else(|| conflict.message.clone()))
         }
         None => OrderProgress::Done(settled),
     }
@@ -129,22 +142,22 @@ fn erase(volume: &PoolVolume, facts: OrderFacts<'_>) -> OrderProgress {
     if intended && volume.metadata.deletion_timestamp.is_some() && facts.node == NodeObject::Exists {
         let why = volume.status.as_ref().and_then(|status| status.message.clone());
         let why = why.unwrap_or_else(|| format!("the agent of node {node} erases it"));
-        return waits("BeingErased", why);
+        return waits(OrderReason::BeingErased, why);
     }
     if let Some(persistent) = facts.persistent_volume {
         let message = format!(
             "PersistentVolume {persistent} names it: set its persistentVolumeReclaimPolicy to Delete, and delete its claim. \
              {AGAIN}"
         );
-        return OrderProgress::Refused { reason: NAMED, message };
+        return OrderProgress::Refused { reason: OrderReason::PersistentVolumeExists, message };
     }
     if facts.refused && !intended {
         let message = format!("a PersistentVolume named it when this was ordered. {AGAIN}");
-        return OrderProgress::Refused { reason: NAMED, message };
+        return OrderProgress::Refused { reason: OrderReason::PersistentVolumeExists, message };
     }
     if facts.node == NodeObject::Deleted {
         let message = format!("node {node} was deleted, so nobody can erase it: order Abandon, or bring the node back");
-        return waits("NodeDeleted", message);
+        return waits(OrderReason::NodeDeleted, message);
     }
     match phase(volume) {
         // Whoever wrote the intent was stopped before the deletion.
@@ -154,13 +167,14 @@ fn erase(volume: &PoolVolume, facts: OrderFacts<'_>) -> OrderProgress {
         Phase::Ready => {
             let message =
                 "its PersistentVolume may be on its way: it can be erased when none has named it for ten minutes";
-            waits("UnclaimedTooShort", message.to_owned())
+            waits(OrderReason::UnclaimedTooShort, message.to_owned())
         }
-        Phase::Pending | Phase::Rejected | Phase::Failed if never_accepted(volume) => {
-            waits("NotMade", format!("volume {id} is on no disk, and its PoolVolume is withdrawn automatically"))
-        }
+        Phase::Pending | Phase::Rejected | Phase::Failed if never_accepted(volume) => waits(
+            OrderReason::NotMade,
+            format!("volume {id} is on no disk, and its PoolVolume is withdrawn automatically"),
+        ),
         Phase::Pending | Phase::Rejected | Phase::Failed | Phase::Accepted | Phase::Deleting => {
-            waits("NotReady", format!("volume {id} is not Ready or Found; status.message says why"))
+            waits(OrderReason::NotReady, format!("volume {id} is not Ready or Found; status.message says why"))
         }
     }
 }
@@ -171,7 +185,7 @@ pub fn abandoned(volume: &PoolVolume, node_object: NodeObject) -> OrderProgress 
     match node_object {
         NodeObject::Deleted => OrderProgress::Due,
         NodeObject::Exists => waits(
-            "NodeExists",
+            OrderReason::NodeExists,
             format!(
                 "node {node} exists: its agent would write the object again. Delete the volume's claim instead; if the \
                  machine never comes back, delete the Node object first"
@@ -188,15 +202,14 @@ pub fn conditions(
 ) -> Option<Vec<Condition>> {
     let written = before.iter().find(|condition| condition.type_ == ORDER_DONE);
     let next = progress.map(|progress| {
-        let due = (false, "Due", "it is carried out now");
-        let (done, reason, message) = match progress {
-            OrderProgress::Done(message) => (true, "Done", message.as_str()),
-            OrderProgress::Due => due,
-            OrderProgress::Waits { reason, message } | OrderProgress::Refused { reason, message } => {
-                (false, *reason, message.as_str())
-            }
+        let is_done = matches!(progress, OrderProgress::Done(_));
+        let message = match progress {
+            OrderProgress::Due => "it is carried out now",
+            OrderProgress::Done(message)
+            | OrderProgress::Waits { message, .. }
+            | OrderProgress::Refused { message, .. } => message,
         };
-        condition(before, ORDER_DONE, done, reason, message, generation)
+        condition(before, ORDER_DONE, is_done, progress.reason().word(), message, generation)
     });
     if written == next.as_ref() {
         return None;
@@ -216,12 +229,8 @@ mod tests {
     const FACTS: OrderFacts<'static> =
         OrderFacts { persistent_volume: None, unclaimed: true, node: NodeObject::Exists, refused: false };
 
-    fn reason(progress: OrderProgress) -> &'static str {
-        match progress {
-            OrderProgress::Done(_) => "Done",
-            OrderProgress::Due => "Due",
-            OrderProgress::Waits { reason, .. } | OrderProgress::Refused { reason, .. } => reason,
-        }
+    fn reason(progress: OrderProgress) -> String {
+        progress.reason().word().to_owned()
     }
 
     #[test]
@@ -328,7 +337,7 @@ mod tests {
     #[test]
     fn an_order_is_reported_once_and_forgotten_with_the_order() {
         let other = status_condition("Healthy", "True", "Fine", "");
-        let waits = waits("NodeExists", "wait".to_owned());
+        let waits = waits(OrderReason::NodeExists, "wait".to_owned());
         let first = conditions(std::slice::from_ref(&other), Some(&waits), Some(1)).expect("a change");
         assert_eq!((first[1].type_.as_str(), first[1].status.as_str()), (ORDER_DONE, "False"));
         assert_eq!(conditions(&first, Some(&waits), Some(1)), None);

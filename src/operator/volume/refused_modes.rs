@@ -12,7 +12,7 @@ use crate::device::NodeName;
 use crate::volume::{Selector, WantedUsage};
 
 /// The provisioner asks for room again as soon as a claim failed, and the scheduler tries the pod again within seconds.
-const FOR: Duration = Duration::from_secs(30);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after a refusal the next one may start this again. Meanwhile pods of the other mode see no room there
 /// either: however many claims come in vain, the provisioner, which asks once a minute, mostly gets the room for both
 /// modes.
@@ -39,7 +39,7 @@ impl RefusedModes {
 
     pub fn of(&self, selector: &Selector, node: &NodeName, now: Instant) -> Option<WantedUsage> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = all.iter().find(|asked| now < asked.at + FOR && asked.is_about(selector, node));
+        let asked = all.iter().find(|asked| now < asked.at + REPEAT_INTERVAL && asked.is_about(selector, node));
         asked.map(|asked| asked.usage)
     }
 }
@@ -69,7 +69,7 @@ mod tests {
             }
             assert_eq!((asked.of(&class("fast"), &b, now), asked.of(&class("slow"), &a, now)), (None, None));
         }
-        assert_eq!(shown, 5 * (PAUSE - FOR));
+        assert_eq!(shown, 5 * (PAUSE - REPEAT_INTERVAL));
         asked.note(&class("slow"), &b, WantedUsage::Block, began + 9 * PAUSE);
         assert_eq!(asked.0.lock().expect("nobody else").len(), 1, "what is over is forgotten");
     }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::api::crd::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer, VolumeReason,
 };
-use crate::device::label::SetRef;
+use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::device::{DiskId, SetName};
 use crate::operator::bytes::signed;
 use crate::operator::pool_volume;
@@ -102,6 +102,19 @@ pub fn pool(node: &str, [available, largest, smallest]: [u64; 3]) -> DevicePool 
         ..DevicePoolStatus::default()
     });
     pool
+}
+
+/// The description of a volume that a claim has.
+pub fn record() -> VolumeRecord {
+    VolumeRecord {
+        name: "v".to_owned(),
+        required: 1,
+        limit: None,
+        parameters: BTreeMap::new(),
+        usage: VolumeUsage::Block,
+        fs_size: 0,
+        found: false,
+    }
 }
 
 /// The volume pvc-1 on a disk, without its description.

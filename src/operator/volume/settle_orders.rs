@@ -1,5 +1,6 @@
-//! Which orders `Settle` this process has begun, and which are over: each settles one conflict, and none that comes later.
-//! The condition OrderDone says it as well, but the leader writes it later, and the watch may show that later still.
+//! Which orders `Settle` this process has begun, and which are over: each settles one conflict, and none that
+//! comes later. The condition OrderDone says it as well, but the leader writes it later, and the watch may
+//! show that later still.
 //!
 //! Takes in objects as they are seen, and what became of their orders; gives out whether an order is over.
 
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::crd::{PoolVolume, VolumeOrder};
 use crate::device::DiskId;
+use crate::operator::api_server::object_key::Uid;
 use crate::volume::VolumeId;
 
 /// The last order of each volume that was begun.
@@ -16,7 +18,7 @@ pub(super) struct SettleOrders(Arc<Mutex<BTreeMap<VolumeId, SettleOrder>>>);
 
 #[derive(Debug)]
 struct SettleOrder {
-    uid: Option<String>,
+    uid: Option<Uid<PoolVolume>>,
     keep: DiskId,
     progress: SettleProgress,
 }
@@ -32,9 +34,7 @@ impl SettleOrder {
     /// Another disk to keep is another order, and so is the same disk in an object that was made again.
     fn is_of(&self, object: &PoolVolume) -> bool {
         let spec = &object.spec;
-        object.metadata.uid == self.uid
-            && spec.order == Some(VolumeOrder::Settle)
-            && spec.keep.as_ref() == Some(&self.keep)
+        Uid::of(object) == self.uid && spec.order == Some(VolumeOrder::Settle) && spec.keep.as_ref() == Some(&self.keep)
     }
 }
 
@@ -49,14 +49,14 @@ impl SettleOrders {
 
     /// The order of this object is being carried out.
     pub fn begin(&self, id: VolumeId, object: &PoolVolume) {
-        let (uid, progress) = (object.metadata.uid.clone(), SettleProgress::Begun);
+        let (uid, progress) = (Uid::of(object), SettleProgress::Begun);
         if let Some(keep) = object.spec.keep.clone() {
             self.orders().insert(id, SettleOrder { uid, keep, progress });
         }
     }
 
-    /// The volume is on one disk only. What was not begun is left to the leader: it may be an order for a disk that is not
-    /// read yet.
+    /// The volume is on one disk only. What was not begun is left to the leader: it may be an order for a disk
+    /// that is not read yet.
     pub fn end(&self, id: VolumeId) {
         if let Some(order) = self.orders().get_mut(&id) {
             order.progress = SettleProgress::Over;

@@ -2,6 +2,7 @@
 
 use kube::runtime::events::EventType;
 
+use super::resize::Resize;
 use crate::api::{
     crd::{HealthEntry, Phase, PoolVolume, PoolVolumeStatus, VolumeReason},
     quantity,
@@ -9,9 +10,10 @@ use crate::api::{
 use crate::device::{DiskId, NodeName, label::VolumeUsage};
 use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
-use crate::operator::pool_volume::HEALTHY;
+use crate::operator::bytes::{signed, unsigned};
+use crate::operator::pool_volume::{HEALTHY, RequestError};
 use crate::operator::volume::volume_health::{healths, is_reason_by_controller, state};
-use crate::operator::{bytes::signed, event::EventNote, health};
+use crate::operator::{event::EventNote, status::health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
@@ -22,9 +24,15 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// What the object asks for makes no sense.
+    pub fn invalid(why: &RequestError) -> Self {
+        Self { reason: VolumeReason::Invalid, message: chain(why) }
+    }
+
     pub fn of(error: &PoolError, node: &NodeName) -> Self {
         let reason = match error {
             _ if error.is_locked() => VolumeReason::Locked,
+            _ if error.is_full() => VolumeReason::Full,
             PoolError::NoPlace(NoPlace::Limit { .. }) => VolumeReason::Limit,
             PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk | NoPlace::Cordoned { .. }) => VolumeReason::Full,
             PoolError::NoSet(_) => VolumeReason::NoSet,
@@ -32,13 +40,14 @@ impl Refusal {
             PoolError::Differs { .. } => VolumeReason::Differs,
             PoolError::InUse { .. } => VolumeReason::InUse,
             PoolError::Found { .. } => VolumeReason::Found,
-            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } | PoolError::VolumesNotRead { .. } => {
+            PoolError::DiskAway { .. } | PoolError::NotScanned { .. } | PoolError::VolumesNotRead { .. } => {
                 VolumeReason::DiskMissing
             }
             PoolError::Conflict { .. } | PoolError::NotSettled { .. } => VolumeReason::Conflict,
             PoolError::NotDescribed { .. } => VolumeReason::NotDescribed,
             PoolError::BeingZeroed { .. } => VolumeReason::BeingZeroed,
-            PoolError::CannotGrow { .. } => VolumeReason::CannotGrow,
+            // An object asks for no smaller size.
+            PoolError::CannotGrow { .. } | PoolError::CannotShrink { .. } => VolumeReason::CannotGrow,
             PoolError::NoSuchVolume { .. } => VolumeReason::NoSuchVolume,
             PoolError::Journal(_)
             | PoolError::Bare(_)
@@ -50,7 +59,7 @@ impl Refusal {
     }
 
     /// Why an attempt to make a volume failed, if the reason is the disk or the node. `None`: somebody else, or another
-    /// look, decides what happens.
+    /// pass, decides what happens.
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
             PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => VolumeReason::JournalFailed,
@@ -63,10 +72,11 @@ impl Refusal {
             | PoolError::WhichClass(_)
             | PoolError::Differs { .. }
             | PoolError::CannotGrow { .. }
+            | PoolError::CannotShrink { .. }
             | PoolError::InUse { .. }
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
-            | PoolError::NotLookedAt { .. }
+            | PoolError::NotScanned { .. }
             | PoolError::VolumesNotRead { .. }
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
@@ -102,8 +112,14 @@ pub fn refused(phase: Phase, reason: VolumeReason, message: String) -> PoolVolum
     PoolVolumeStatus { phase, reason: Some(reason), message: Some(message), ..PoolVolumeStatus::default() }
 }
 
-/// A volume that is on a disk.
-pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phase: Phase) -> PoolVolumeStatus {
+/// A volume that is on a disk. `agent` is the process that writes it.
+pub fn ready(
+    object: &PoolVolume,
+    view: &VolumeView,
+    condition: &Condition,
+    phase: Phase,
+    agent: &str,
+) -> PoolVolumeStatus {
     let before = object.status.as_ref();
     let usage = view.record.as_ref().map(|record| record.usage);
     let fs_type = match usage {
@@ -115,49 +131,73 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
     let message = match (phase, &view.conflict) {
         (_, Some(why)) => Some(why.clone()),
         (Phase::Found, None) => Some(format!(
-            "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; \
+            "found on disk {}, and no PersistentVolume of this node names it: it is kept, but not used; \
              spec.order Adopt, or `localpool volume adopt {}` in the agent's pod, makes it usable",
             view.disk, view.id
         )),
         (_, None) => None,
     };
+    let size = size(before, view);
     // A request that was withdrawn does not count as failed any more, and may be made again.
-    let open = object.spec.size.is_some_and(|size| size > signed(view.size));
+    let wanted = Resize::of(object);
+    let open = wanted.is_some_and(|wanted| !wanted.is_met_by(size));
     let before = before.filter(|_| open);
-    let observed_size = before.map_or(object.spec.size.filter(|_| !open), |status| status.observed_size);
+    let observed = match before {
+        Some(status) => Resize::observed(status),
+        None => wanted.filter(|_| !open),
+    };
     let resize_error = before.and_then(|status| status.resize_error.clone());
     PoolVolumeStatus {
         phase,
         reason: view.conflict.as_ref().map(|_| VolumeReason::Conflict),
         message,
-        size: Some(signed(view.size)),
-        capacity: Some(quantity::short(view.size)),
-        growable_to: Some(signed(view.growable_to)).filter(|to| *to > signed(view.size)),
+        size: Some(size),
+        capacity: Some(quantity::short(unsigned(size))),
+        growable_to: own_growth(view),
         fs_type,
         disk: Some(view.disk.clone()),
         set: Some(view.set.to_string()),
-        observed_size,
+        shrinks: view.directory.as_ref().is_some_and(|directory| directory.shrinks),
+        observed_size: observed.map(|observed| observed.size),
+        observed_size_limit: observed.and_then(|observed| observed.limit),
         resize_error,
-        ..in_health(object, condition)
+        ..in_health(object, condition, agent)
     }
 }
 
-/// A volume that is on no disk here; `doubt` names a disk that may have it and cannot be asked.
-pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
+/// Of a folder whose record cannot be read nothing else says how large it is.
+fn size(before: Option<&PoolVolumeStatus>, view: &VolumeView) -> i64 {
+    let is_unknown = view.directory.is_some() && view.record.is_none();
+    let last = before.and_then(|status| status.size).filter(|_| is_unknown);
+    last.unwrap_or_else(|| signed(view.size))
+}
+
+/// What it may grow to, if that changes with its neighbours only. All volumes that are folders of a disk grow into the
+/// same space: each volume that is made or deleted would have the objects of thousands written again. The DevicePool
+/// has what is free.
+fn own_growth(view: &VolumeView) -> Option<i64> {
+    let grows = view.directory.is_none() && view.growable_to > view.size;
+    grows.then(|| signed(view.growable_to))
+}
+
+/// A volume that is on no disk here; `doubt` names a disk that may have it and cannot be asked. `agent` is the process
+/// that writes it.
+pub fn missing(object: &PoolVolume, doubt: Option<String>, agent: &str) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.as_ref().map_or("", DiskId::as_str);
-    let (reason, worst, words) = match doubt {
-        Some(words) => (VolumeReason::DiskMissing, HealthReason::DiskMissing, words),
+    let found = |worst, message: &str| Condition::from(Finding::new(worst, message));
+    let (reason, found, message) = match doubt {
+        Some(message) => (VolumeReason::DiskMissing, found(HealthReason::DiskMissing, &message).unheard(), message),
         None => {
-            let words = format!("the volume is not on its disk {disk} any more");
-            (VolumeReason::VolumeMissing, HealthReason::VolumeMissing, words)
+            let message = format!("the volume is not on its disk {disk} any more");
+            (VolumeReason::VolumeMissing, found(HealthReason::VolumeMissing, &message), message)
         }
     };
     if object.metadata.deletion_timestamp.is_some() {
-        let waits = format!("it can only be erased when its disk is back: {words}");
+        let waits = format!("it can only be erased when its disk is back: {message}");
         (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason), Some(waits));
     }
-    let PoolVolumeStatus { health, conditions, .. } = in_health(object, &Finding::new(worst, words).into());
+    let PoolVolumeStatus { health, conditions, .. } = in_health(object, &found, agent);
     PoolVolumeStatus { health, conditions, ..status }
 }
 
@@ -171,8 +211,8 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
 /// The status as it is written: with the word for people, and the conditions of others unchanged. The agent is the one
 /// writer of this status but for the conditions of the leader (`pool_volume::NODE_GONE`, `AGENT_SILENT`, `CONFLICT`,
 /// `UNCLAIMED`, `ORDER_DONE`). An agent that lives on
-/// while its Node is gone, for example until its pod is removed, would otherwise remove what the leader has written, and
-/// the leader would write it again, for ever.
+/// while its Node is gone, for example until its pod is removed, would otherwise remove what the leader has written,
+/// and the leader would write it again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);
@@ -198,10 +238,10 @@ pub fn events(before: &PoolVolume, now: &PoolVolume) -> Vec<EventNote> {
 }
 
 /// The health of a volume: the list, and the condition with the worst of it.
-fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
+fn in_health(object: &PoolVolume, now: &Condition, agent: &str) -> PoolVolumeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let now = now.after(&health::condition(&before.health));
-    let (health, healthy) = healths(&before, &now, &before.conditions);
+    let now = health::after(now, &before.health, agent);
+    let (health, healthy) = healths(&before, &now, &before.conditions, Some(agent));
     PoolVolumeStatus { health, conditions: vec![healthy], ..PoolVolumeStatus::default() }
 }
 
@@ -212,6 +252,7 @@ mod tests {
     use crate::api::crd::PoolVolumeSpec;
     use crate::claim::VolumeMode;
     use crate::health::{Face, REASONS, Subject};
+    use crate::pool::DirectoryView;
 
     #[test]
     fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
@@ -225,6 +266,7 @@ mod tests {
             fs_type: None,
             parameters: Default::default(),
             size: Some(9 << 20),
+            size_limit: None,
             intent: Default::default(),
             order: None,
             keep: None,
@@ -234,7 +276,7 @@ mod tests {
         let (observed_size, resize_error) = failed.clone();
         object.status = Some(PoolVolumeStatus { observed_size, resize_error, ..PoolVolumeStatus::default() });
         let failure_of = |object: &PoolVolume| {
-            let status = ready(object, &view, &Condition::default(), Phase::Ready);
+            let status = ready(object, &view, &Condition::default(), Phase::Ready, "a");
             (status.observed_size, status.resize_error)
         };
         assert_eq!(failure_of(&object), failed, "while it stands, it is not tried again");
@@ -245,6 +287,42 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_that_is_a_folder_does_not_say_what_all_others_on_its_disk_may_grow_to_as_well() {
+        let carved = VolumeView { size: 1, growable_to: 9, ..view() };
+        let directory = Some(DirectoryView { path: "/at/volumes/a".into(), root: "/volumes/a".into(), shrinks: true });
+        let folder = VolumeView { directory, ..carved.clone() };
+        let said = |view: &VolumeView| {
+            ready(&in_phase(Phase::Ready), view, &Condition::default(), Phase::Ready, "a").growable_to
+        };
+        assert_eq!((said(&carved), said(&folder)), (Some(9), None));
+    }
+
+    #[test]
+    fn the_size_of_a_folder_whose_record_cannot_be_read_stays_in_its_object() {
+        let mut object = in_phase(Phase::Ready);
+        object.status.as_mut().expect("set").size = Some(5 << 30);
+        let directory = Some(DirectoryView { path: "/at/volumes/a".into(), root: "/volumes/a".into(), shrinks: true });
+        let unread = VolumeView { size: 0, record: None, directory, ..view() };
+        let status = ready(&object, &unread, &Condition::default(), Phase::Ready, "a");
+        assert_eq!((status.size, status.capacity.as_deref()), (Some(5 << 30), Some("5Gi")));
+    }
+
+    #[test]
+    fn what_was_found_of_a_volume_stays_while_its_disk_is_not_here_and_goes_with_the_volume() {
+        let mut object = in_phase(Phase::Ready);
+        let failing = Finding::new(HealthReason::DiskFailing, "words");
+        object.status.as_mut().expect("set").health = health::entries(&[], &failing.into(), Some("a"));
+        let reasons = |doubt: Option<&str>| -> Vec<(String, Option<String>)> {
+            let status = missing(&object, doubt.map(str::to_owned), "b");
+            status.health.into_iter().map(|entry| (entry.reason, entry.confirmed_by)).collect()
+        };
+        let (word, by) = (str::to_owned, Some("b".to_owned()));
+        let both = [(word("DiskMissing"), by.clone()), (word("DiskFailing"), None)];
+        assert_eq!(reasons(Some("it is away")), both);
+        assert_eq!(reasons(None), [(word("VolumeMissing"), by)]);
+    }
+
+    #[test]
     fn the_claim_has_an_event_of_each_reason_whose_faces_say_so() {
         for row in REASONS.iter().filter(|row| row.subject != Subject::PersistentVolume) {
             let entry = HealthEntry {
@@ -252,6 +330,7 @@ mod tests {
                 severity: String::new(),
                 message: String::new(),
                 since: None,
+                confirmed_by: None,
             };
             let (before, mut now) = (in_phase(Phase::Ready), in_phase(Phase::Ready));
             now.status.as_mut().expect("set").health = vec![entry];
@@ -272,7 +351,7 @@ mod tests {
         let old = status_condition(HEALTHY, "True", "Fine", "");
         object.status.as_mut().expect("set").conditions = vec![old.clone(), gone];
         let states = |status: PoolVolumeStatus| beside_others(&object, status).state.expect("said");
-        let gone_disk = PoolVolumeStatus { phase: Phase::Ready, ..missing(&object, None) };
+        let gone_disk = PoolVolumeStatus { phase: Phase::Ready, ..missing(&object, None, "a") };
         assert_eq!([states(delayed(&object, "later".to_owned())), states(gone_disk)], ["Accepted", "Unusable"]);
         let kinds = |status: PoolVolumeStatus| {
             let status = beside_others(&object, status);
@@ -281,7 +360,7 @@ mod tests {
         let kind = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
         let gone = || kind("NodeGone", "NodeDeleted");
         assert_eq!(kinds(delayed(&object, "later".to_owned())), [gone()]);
-        assert_eq!(kinds(missing(&object, None)), [kind(HEALTHY, "VolumeMissing"), gone()]);
+        assert_eq!(kinds(missing(&object, None, "a")), [kind(HEALTHY, "VolumeMissing"), gone()]);
         let refusal = Refusal { reason: VolumeReason::InUse, message: String::new() };
         assert_eq!(kinds(stuck(&object, refusal)), [kind(HEALTHY, "Fine"), gone()]);
     }

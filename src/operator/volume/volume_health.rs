@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
 use crate::api::crd::{HealthEntry, Phase, PoolVolumeStatus};
 use crate::health::{Condition, Finding, HealthReason, Severity};
-use crate::operator::condition::condition;
-use crate::operator::health;
 use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, unhealthy};
+use crate::operator::status::condition::condition;
+use crate::operator::status::health;
 
 /// Whether the controller writes it, because of the volume's node or of another one.
 pub fn is_by_controller(condition: &KubeCondition) -> bool {
@@ -43,16 +43,17 @@ pub fn found(status: &PoolVolumeStatus) -> Condition {
 }
 
 /// The list and the condition Healthy: what was `found`, and what the controller says in `conditions`. What was there
-/// `before` keeps its time.
+/// `before` keeps its time. `by`: the process of the agent that writes it; `None`: the controller does.
 pub fn healths(
     before: &PoolVolumeStatus,
     found: &Condition,
     conditions: &[KubeCondition],
+    by: Option<&str>,
 ) -> (Vec<HealthEntry>, KubeCondition) {
     let now = Condition::of(found.findings().iter().cloned().chain(findings_by_controller(conditions)).collect());
     let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
     let healthy = condition(&before.conditions, HEALTHY, now.is_healthy(), now.word(), message, None);
-    (health::entries(&before.health, &now), healthy)
+    (health::entries(&before.health, &now, by), healthy)
 }
 
 /// What `kubectl get` shows of a volume first. Its phase says how far it came, and stays Ready when its disk dies.
@@ -67,8 +68,45 @@ pub fn state(phase: Phase, health: &[HealthEntry]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::events::EventType;
+
     use super::*;
     use crate::health::REASONS;
+    use crate::operator::event::EventNote;
+    use crate::operator::recorded_failures::{RecordedFailure, words};
+
+    /// The chain from a real kernel to the PoolVolume and the Events of its claim: the vm tier holds the reasons, this
+    /// what becomes of them.
+    #[test]
+    fn what_each_failure_on_a_real_kernel_reports_is_in_the_pool_volume_and_in_events_until_its_repair() {
+        let recovered = EventNote { type_: EventType::Normal, reason: "Recovered".to_owned(), note: String::new() };
+        for failure in RecordedFailure::all() {
+            let mut status = PoolVolumeStatus::default();
+            assert_eq!(words(&failure.of_volume()[0]), failure.reasons, "the worst is not the first");
+            for (found, is_sick) in failure.of_volume().into_iter().zip([true, false]) {
+                let (health, healthy) = healths(&status, &found, &status.conditions, Some("a"));
+                let listed: Vec<String> = health.iter().map(|entry| entry.reason.clone()).collect();
+                assert_eq!(listed, words(&found), "{}", failure.name());
+                let wanted = match listed.first() {
+                    Some(worst) => ("False", worst.as_str()),
+                    None => ("True", "Healthy"),
+                };
+                assert_eq!((healthy.status.as_str(), healthy.reason.as_str()), wanted, "{}", failure.name());
+                assert!(listed.iter().all(|word| healthy.message.contains(&format!("{word} it is"))), "{healthy:?}");
+                let is_lost = found.severity().is_some_and(|severity| severity >= Severity::Inaccessible);
+                assert_eq!(state(Phase::Ready, &health), if is_lost { "Unusable" } else { "Ready" });
+                let events = health::events(&status.health, &health, recovered.clone());
+                let events: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
+                let wanted: Vec<&str> = match (is_sick, listed.is_empty()) {
+                    (true, _) => listed.iter().map(String::as_str).collect(),
+                    (false, true) => vec!["Recovered"],
+                    (false, false) => Vec::new(),
+                };
+                assert_eq!(events, wanted, "{}", failure.name());
+                status = PoolVolumeStatus { health, conditions: vec![healthy], ..status };
+            }
+        }
+    }
 
     #[test]
     fn nothing_that_cannot_be_used_says_ready_and_what_is_only_worse_does() {
@@ -77,6 +115,7 @@ mod tests {
             severity: String::new(),
             message: String::new(),
             since: None,
+            confirmed_by: None,
         };
         assert_eq!(state(Phase::Ready, &[]), "Ready");
         for row in REASONS {

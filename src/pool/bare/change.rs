@@ -53,7 +53,7 @@ impl BareDevice {
 
     /// What it has gained since it was opened is not known to be zeros; the next pass opens it again.
     fn has_its_size(&self, state: &BareState, claim: &BareClaim) -> Result<(), BareError> {
-        let size = self.host.open(self.here(state)?, Access::Look).map_err(BareError::Open)?.geometry().size;
+        let size = self.host.open(self.here(state)?, Access::ReadOnly).map_err(BareError::Open)?.geometry().size;
         let why = || format!("now has {size} bytes, not {}: call again", claim.size);
         if size == claim.size { Ok(()) } else { Err(BareError::Away { disk: self.id.clone(), why: why() }) }
     }

@@ -30,9 +30,9 @@ impl BareDevice {
     ) -> Result<Option<String>, BareError> {
         let away = |why: String| BareError::Away { disk: self.id.clone(), why };
         let contents = match self.host.probe(raw) {
-            Probe::Looked(contents) => contents,
+            Probe::Read(contents) => contents,
             Probe::Failed(why) => return Err(away(format!("could not be read: {why}"))),
-            Probe::NotLooked => return Err(away("was not read".to_owned())),
+            Probe::NotRead => return Err(away("was not read".to_owned())),
         };
         let signature = contents.signatures.into_iter().next().map(|signature| signature.kind);
         if let Some(found) = signature.or(contents.table) {
@@ -93,9 +93,9 @@ impl BareDevice {
     /// What is on the device and not the filesystem of that volume.
     fn not_of(&self, volume: VolumeId, raw: &RawDisk) -> Option<String> {
         let contents = match self.host.probe(raw) {
-            Probe::Looked(contents) => contents,
+            Probe::Read(contents) => contents,
             Probe::Failed(why) => return Some(format!("content that could not be read: {why}")),
-            Probe::NotLooked => return Some("content that was not read".to_owned()),
+            Probe::NotRead => return Some("content that was not read".to_owned()),
         };
         let own = volume.to_string();
         let is_own =
@@ -129,16 +129,16 @@ impl BareDevice {
             Ok(disk) => disk,
             Err(busy @ HostError::Busy { .. }) => {
                 let why = format!("{busy}: not erased before that ends; tried again");
-                if state.held.as_ref() != Some(&why) {
+                if state.busy.as_ref() != Some(&why) {
                     tracing::warn!(disk = %self.id, why, "the bare device of a deleted volume is not touched");
-                    state.held = Some(why);
+                    state.busy = Some(why);
                 }
                 return Ok(None);
             }
             Err(error) => return Err(BareError::Open(error)),
         };
-        if state.held.is_some() {
-            state.held = None;
+        if state.busy.is_some() {
+            state.busy = None;
         }
         let found = self.put_there(self.here(state)?, &*disk, claim)?;
         if let Some(why) = found {
@@ -200,8 +200,8 @@ pub(super) fn too_small(claim: &BareClaim, size: u64) -> String {
     format!("{DISPUTED}: the device has {size} bytes, but was claimed with {}", claim.size)
 }
 
-/// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy
-/// of a disk has the same partitions.
+/// What distinguishes a device from the one that was claimed, though both have one identity: the disk that it is on, as
+/// a copy of a disk has the same partitions.
 pub(super) fn on_another_disk(claim: &BareClaim, whole: Option<&Hardware>) -> Option<String> {
     let was = claim.hardware.as_ref()?;
     let is = match whole {

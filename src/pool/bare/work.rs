@@ -1,8 +1,10 @@
 //! The background work of a bare device: the erasure of a deleted volume, and zeroing for a block volume.
 
-use super::{BareDevice, unmap_all, whole};
+use std::sync::Arc;
+
+use super::{BareDevice, BareState, unmap_all, whole};
 use crate::device::label::VolumeUsage;
-use crate::host::{Disk, Extent, zero_for_a_moment};
+use crate::host::{DeviceLockGuard, Disk, Extent, zero_for_a_moment};
 use crate::pool::{
     disk::zero,
     erase::{GIVE_WAY, Progress, prove_erased},
@@ -16,10 +18,10 @@ impl BareDevice {
     pub fn work(&self) -> Result<Progress, BareError> {
         let (disk, _alone, claim, erasing) = {
             let mut state = self.lock();
-            // Under the lock: what is written down of it after this look finds no worker, and starts one.
+            // Under the lock: who writes something down of it after this read finds no worker, and starts one.
             let claim = self.claim()?;
             // What it would erase may be a volume that was made after the journal was written. Asked in this order: who
-            // tells writes down a contradiction first.
+            // answers writes down a contradiction first.
             let knows = self.journal.knows_volumes();
             let disk = self.disk(&state).ok().filter(|_| knows);
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
@@ -54,6 +56,7 @@ impl BareDevice {
             // Made since the deletion: it would lead into the next tenant's volume.
             unmap_all(&*disk)?;
             prove_erased(&*disk, whole(size), erasing.policy)?;
+            let Some(_state) = self.lock_while_open_as(&disk) else { return Ok(Progress::Worked) };
             self.journal.part_bare(&self.id, Some(erasing.was), |claim| {
                 (claim.erasing, claim.erasing_usage) = (None, None);
                 (claim.clean, claim.size) = (true, size);
@@ -61,6 +64,7 @@ impl BareDevice {
             self.erased.volume();
         } else {
             self.erased.timed(chunk.len(), || zero(&*disk, chunk))?;
+            let Some(_state) = self.lock_while_open_as(&disk) else { return Ok(Progress::Worked) };
             self.journal.change_bare(&self.id, |claim| {
                 if let Some(erasing) = claim.erasing.as_mut() {
                     erasing.cursor = chunk.end;
@@ -68,6 +72,13 @@ impl BareDevice {
             })?;
         }
         Ok(Progress::Worked)
+    }
+
+    /// `None`: the device was opened again since, as it is larger or another one. What was done to it under the old handle
+    /// says nothing of it now.
+    fn lock_while_open_as(&self, disk: &Arc<dyn Disk>) -> Option<DeviceLockGuard<'_, BareState>> {
+        let state = self.lock();
+        state.disk.as_ref().is_some_and(|now| Arc::ptr_eq(now, disk)).then_some(state)
     }
 
     /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume

@@ -5,11 +5,11 @@ mod choice {
 
     fn slots(disk: u32, mib: &[u64]) -> DiskOffer<u32> {
         let places = (2..).zip(mib).map(|(n, m)| (Site::Slot(n), Extent { start: 0, end: m * MIB })).collect();
-        DiskOffer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new(), least: MIB }
+        DiskOffer { disk, places, room: Extents::default(), volume_ends: Vec::new(), least: MIB }
     }
 
     fn carved(disk: u32, mib: u64) -> DiskOffer<u32> {
-        let room = ExtentSet::from_iter([Extent { start: 2 * MIB, end: (2 + mib) * MIB }]);
+        let room = Extents::from_iter([Extent { start: 2 * MIB, end: (2 + mib) * MIB }]);
         DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new(), least: MIB }
     }
 

@@ -10,7 +10,7 @@ use super::{Opened, PoolDisk};
 use crate::device::{
     Owner,
     label::{Label, OURS},
-    record::{self, Own, Record},
+    record::{self, OurRecord, Record},
 };
 use crate::host::{
     Disk, HostError, chain,
@@ -38,7 +38,9 @@ impl PoolDisk {
             Record::UnfinishedRelease { table, label: _ } => {
                 return end_release(&*disk, &table).map(|()| Opened::Blank);
             }
-            other => return Err(ApplyError::not_ours(disk.path(), &other)),
+            Record::Nothing | Record::OtherTable(_) | Record::Unreadable(_) | Record::Broken(_) | Record::Newer(_) => {
+                return Err(ApplyError::not_ours(disk.path(), &found));
+            }
         };
         if let Some(earlier) = earlier(&own, last_seen) {
             return Err(ApplyError::Earlier { disk: disk.path(), earlier });
@@ -52,18 +54,18 @@ impl PoolDisk {
     }
 
     /// A disk whose tables are whole.
-    fn take_up(disk: Arc<dyn Disk>, own: Own) -> Result<Self, ApplyError> {
-        let Own { choice, label, place, copies } = own;
+    fn take_up(disk: Arc<dyn Disk>, own: OurRecord) -> Result<Self, ApplyError> {
+        let OurRecord { choice, label, newest, copies } = own;
         let content = Content {
             geometry: disk.geometry(),
             table: Arc::new(choice.table),
             label: Arc::new(label),
-            written: place.sequence,
-            held: BTreeMap::new(),
+            written: newest.sequence,
+            busy: BTreeMap::new(),
         };
-        let other = copies.get(place.half.other());
+        let other = copies.get(newest.half.other());
         let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == *content.label);
-        let mut this = Self { disk, content, place: Some(place), is_mirrored, outnumbered: 0, lost: None };
+        let mut this = Self { disk, content, newest: Some(newest), is_mirrored, outnumbered: 0, lost: None };
         if let Err(damage) = other {
             tracing::info!(disk = %this.disk.path().display(), damage = %chain(damage), "rewriting a label copy");
             this.mirror()?;

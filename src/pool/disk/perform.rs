@@ -20,22 +20,22 @@ impl PoolDisk {
         let first = plan.0.iter().position(Step::writes_table);
         let mut guard = None;
         let is_claim = plan.0.iter().any(|step| matches!(step, Step::FirstTable(_)));
-        let mut is_looked_at = is_claim;
+        let mut is_proven = is_claim;
         for (index, step) in plan.0.iter().enumerate() {
             let is_under_lock = last.is_some_and(|last| index <= last) && step.changes_disk();
             match (is_under_lock, &guard) {
                 (true, None) => {
                     guard = Some(lock(&*disk)?);
                     // Others may have come while this waited.
-                    is_looked_at = is_claim;
+                    is_proven = is_claim;
                 }
                 // udev shall see a partition that is mapped now.
                 (false, Some(_)) => guard = None,
                 (true, Some(_)) | (false, None) => {}
             }
-            if !is_looked_at && step.relies_on_record() {
+            if !is_proven && step.relies_on_record() {
                 self.prove_unchanged()?;
-                is_looked_at = true;
+                is_proven = true;
             }
             if let Err(source) = self.step(step) {
                 let disk = self.disk.path();
@@ -43,7 +43,7 @@ impl PoolDisk {
                 let trace = if is_begun { Trace::Possible } else { Trace::None };
                 let error = ApplyError::Step { step: step.to_string(), disk, trace, source: Box::new(source) };
                 if step.changes_record() {
-                    self.look_again(format!("it failed to {step}"));
+                    self.read_again(format!("it failed to {step}"));
                 }
                 return Err(error);
             }
@@ -59,7 +59,7 @@ impl PoolDisk {
             return Err(ApplyError::not_ours(self.disk.path(), found));
         }
         let Err(source) = self.unchanged() else { return Ok(()) };
-        self.look_again(chain(&source));
+        self.read_again(chain(&source));
         let (step, disk) = ("find the disk as it was".to_owned(), self.disk.path());
         Err(ApplyError::Step { step, disk, trace: Trace::None, source: Box::new(source) })
     }
@@ -68,10 +68,10 @@ impl PoolDisk {
         let Content { table, label, .. } = &self.content;
         table::unchanged(self.device(), &OURS, table)?;
         let copies = record::read_label(self.device());
-        let last = self.place.map_or(0, |place| place.sequence);
+        let last = self.newest.map_or(0, |newest| newest.sequence);
         match record::newest(&copies, table.disk()) {
-            Some((_, place)) if !record::is_as_new_as(&copies, place, last) => Err(StepError::Earlier),
-            Some((found, place)) if place.sequence >= last && *found != **label => {
+            Some((_, newest)) if !record::is_as_new_as(&copies, newest, last) => Err(StepError::Earlier),
+            Some((found, newest)) if newest.sequence >= last && *found != **label => {
                 Err(StepError::Relabelled(found.node.clone()))
             }
             Some(_) | None => Ok(()),
@@ -113,17 +113,17 @@ impl PoolDisk {
 
     fn write_label(&mut self, label: &Arc<Label>) -> Result<(), LabelError> {
         self.is_mirrored = false;
-        let last = self.place.map(|last| NewestCopy { sequence: last.sequence.max(self.outnumbered), ..last });
-        let place = record::write_label(self.device(), label, last)?;
-        self.place = Some(place);
-        self.content.written = place.sequence;
+        let last = self.newest.map(|last| NewestCopy { sequence: last.sequence.max(self.outnumbered), ..last });
+        let newest = record::write_label(self.device(), label, last)?;
+        self.newest = Some(newest);
+        self.content.written = newest.sequence;
         self.content.label = Arc::clone(label);
         Ok(())
     }
 
     /// After a failed write nobody knows what is there: the disk says. It is not worked on before it was opened
     /// again, which mends what is torn: no disk of the pool runs on one copy of its table.
-    fn look_again(&mut self, why: String) {
+    fn read_again(&mut self, why: String) {
         self.lost = Some(why);
         match record::read_record(&*self.disk) {
             // What was copied over this disk says nothing of what is or was on it.
@@ -133,10 +133,16 @@ impl PoolDisk {
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
                 self.content.table = Arc::new(own.choice.table);
                 self.content.label = Arc::new(own.label);
-                self.content.written = own.place.sequence;
-                self.place = Some(own.place);
+                self.content.written = own.newest.sequence;
+                self.newest = Some(own.newest);
             }
-            other => {
+            other @ (Record::Nothing
+            | Record::OtherTable(_)
+            | Record::Unreadable(_)
+            | Record::TornClaim { .. }
+            | Record::UnfinishedRelease { .. }
+            | Record::Broken(_)
+            | Record::Newer(_)) => {
                 tracing::error!(disk = %self.disk.path().display(), found = %other, "the disk cannot be read back");
                 self.lost = Some(other.to_string());
             }

@@ -1,32 +1,37 @@
 //! A pool filesystem is made once, mounted at a place of its own, and read.
 //!
-//! Making it is a fact that the table records, as mkfs is (docs/adr/0004-mkfs-is-a-fact.md): a bit says that it is there,
-//! with its folders and its configuration file. What is not there although the bit is set is a reason not to use it, and
-//! never one to make it again.
+//! Making it is a fact that the table records, as mkfs is (docs/adr/0004-mkfs-is-a-fact.md): a bit says that it is
+//! there, with its folders and its configuration file. What is not there although the bit is set is a reason not to use
+//! it, and never one to make it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use uuid::Uuid;
 
-use super::{DirectoryRecords, KIND, PoolFilesystem, PoolFilesystemState};
-use crate::device::{Owner, VolumeId, label::FORMATTED};
-use crate::host::{FilesystemRoot, FsIdentity, HostError, MountSource, SHORT_DEVICE_LOCK_TIMEOUT, TargetKind, chain};
+use super::found::{OF_ROOT, prove_limits};
+use super::others::measure;
+use super::{KIND, PoolFilesystem, PoolFilesystemState, SharedTable};
+use crate::device::label::{FORMATTED, Quota};
+use crate::device::{Owner, VolumeId};
+use crate::host::{
+    FilesystemRoot, FsIdentity, HostError, ModuleLoading, MountSource, QuotaState, SHORT_DEVICE_LOCK_TIMEOUT,
+    TargetKind, chain,
+};
 use crate::pool::{
     directory::{
-        CONFIG, Contents, DirectoryRecord, FOLDERS, FilesystemConfig, MAKING, RECORDS, TRASH, VOLUMES, capacity,
-        record_file,
+        CONFIG, Contents, DirectoryRecord, DirectoryRecords, FOLDERS, FilesystemConfig, HOST, HOST_MOUNT, MAKING,
+        RECORDS, TRASH, VOLUMES, capacity, record_file, trash_size, trashed_volume,
     },
+    directory_table::DirectoryTable,
     earlier::LastSeen,
-    filesystem_error::FilesystemError,
+    filesystem_claim::CLAIM,
+    filesystem_error::{FilesystemError, RecordError},
     opening_error::OpeningError,
     plan::prepared,
     view::Standing,
 };
-
-/// Read, write and enter for root; the others come to volumes by mounts of their own.
-const OF_ROOT: u32 = 0o700;
 
 /// Its partition, as the table has it.
 struct Place {
@@ -44,8 +49,10 @@ impl PoolFilesystem {
         if let Err(error) = &opened {
             state.root = None;
             state.standing = Standing::NotReady(chain(error));
-            // A filesystem that has shut down works again when it is mounted anew, once its last user is gone.
-            if let OpeningError::System { .. } = error {
+            // A filesystem that has shut down works when it is mounted again, once its last user is gone; one without
+            // quota has it then. What a person switched off there, he can switch on.
+            if let OpeningError::System { .. } | OpeningError::QuotaOff(QuotaState::NotCounted) = error {
+                self.take_off_host_if_dead(&mut state);
                 let _ = self.host.mounts().detach(&state.at);
             }
         }
@@ -54,33 +61,61 @@ impl PoolFilesystem {
 
     fn open(&self, state: &mut PoolFilesystemState, owner: &Owner, last_seen: &LastSeen) -> Result<(), OpeningError> {
         let place = self.place()?;
+        // One that is there says by itself whether limits hold on it.
+        if self.is_limited() && !place.is_made {
+            self.supports_quota()?;
+        }
         let config = FilesystemConfig::new(place.uuid, owner);
         if !place.is_made {
             self.make_once(&state.at, &place)?;
         }
         let root = self.mount(&state.at, &place)?;
+        let quota = if self.is_limited() { Quota::Project } else { Quota::None };
+        prove_limits(&*root, quota)?;
         if !place.is_made {
             begin(&*root, &config).map_err(OpeningError::system("filled with its first folders"))?;
-            self.carrier.change(|content| Ok(prepared(content)))?;
-            tracing::info!(disk = %self.carrier.id, uuid = %place.uuid, "made a filesystem for volumes");
+            self.carrier.disk().ok_or(OpeningError::NoEntry)?.change(|content| Ok(prepared(content)))?;
+            tracing::info!(disk = %self.id, uuid = %place.uuid, "made a filesystem for volumes");
         }
         let text = root.read(Path::new(CONFIG)).map_err(OpeningError::system("read"))?;
         let text = text.ok_or_else(|| OpeningError::Config { why: "it is not there".to_owned() })?;
         config.accepts(&text).map_err(|error| OpeningError::Config { why: chain(&error) })?;
+        self.take_in(state, root, place.node, last_seen)
+    }
+
+    /// Reads what is on a filesystem that was proven to be the one, and uses it from then on.
+    pub(super) fn take_in(
+        &self,
+        state: &mut PoolFilesystemState,
+        root: Arc<dyn FilesystemRoot>,
+        node: PathBuf,
+        last_seen: &LastSeen,
+    ) -> Result<(), OpeningError> {
         let names = root.names(Path::new("")).map_err(OpeningError::system("read"))?;
         if let Some(missing) = FOLDERS.iter().find(|folder| !names.iter().any(|name| name == *folder)) {
             return Err(OpeningError::NoFolder(missing));
         }
         read(state, &*root, last_seen)?;
-        state.node = place.node;
-        state.root = Some(root);
-        state.standing = Standing::Ready;
+        self.limit_all(state, &*root).map_err(OpeningError::system("limited"))?;
+        measure(&self.carrier, state, &*root)?;
+        (state.node, state.root, state.standing) = (node, Some(root), Standing::Ready);
         Ok(())
+    }
+
+    pub(super) fn options(&self) -> Vec<String> {
+        // The disk that is away may still be mounted with its UUID, as pods use it.
+        let mut options = vec!["nouuid".to_owned()];
+        options.extend(self.is_limited().then(|| "prjquota".to_owned()));
+        options
+    }
+
+    fn supports_quota(&self) -> Result<(), OpeningError> {
+        self.host.mounts().supports_project_quota(ModuleLoading::Allowed).map_err(OpeningError::NoQuota)
     }
 
     /// One that was made, and not written down before this process, has no volumes yet.
     fn make_once(&self, at: &Path, place: &Place) -> Result<(), OpeningError> {
-        if self.carrier.shown().content.label.used {
+        if self.carrier.shown().used {
             return Err(OpeningError::EarlierTable);
         }
         let filesystems = self.host.filesystems();
@@ -93,7 +128,7 @@ impl PoolFilesystem {
     }
 
     fn place(&self) -> Result<Place, OpeningError> {
-        let mut carrier = self.carrier.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
+        let mut carrier = self.carrier.disk().ok_or(OpeningError::NoEntry)?.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
         let disk = carrier.disk()?;
         let (number, entry) = disk.content().pool_filesystem().ok_or(OpeningError::NoEntry)?;
         let (uuid, is_made) = (entry.guid, entry.attributes & FORMATTED != 0);
@@ -115,15 +150,19 @@ impl PoolFilesystem {
         let mounts = self.host.mounts();
         if self.clear(at, Some(&place.node))? == Cleared::Free {
             mounts.make_target(at, TargetKind::Directory).map_err(OpeningError::system("mounted"))?;
-            // The disk that is away may still be mounted with its UUID, as pods use it.
-            let options = ["nouuid".to_owned()];
-            mounts.mount(&place.node, at, KIND, &options).map_err(OpeningError::system("mounted"))?;
+            if let Err(error) = mounts.mount(&place.node, at, KIND, &self.options()) {
+                // Which words a kernel without quota has for that is not known.
+                if self.is_limited() {
+                    self.supports_quota()?;
+                }
+                return Err(OpeningError::system("mounted")(error));
+            }
         }
         mounts.open_root(at, &place.node).map_err(OpeningError::system("opened"))
     }
 
     /// Takes away what an earlier disk of this id has left at its place; what `kept` is the node of stays.
-    fn clear(&self, at: &Path, kept: Option<&Path>) -> Result<Cleared, OpeningError> {
+    pub(super) fn clear(&self, at: &Path, kept: Option<&Path>) -> Result<Cleared, OpeningError> {
         let mounts = self.host.mounts();
         loop {
             let table = mounts.table().map_err(OpeningError::system("looked for"))?;
@@ -138,13 +177,14 @@ impl PoolFilesystem {
         }
     }
 
-    /// Its disk left: the handle goes, what it held is remembered.
+    /// Its disk left: the handle goes, what was on it is remembered.
     pub fn leave(&self) {
         let Ok(mut state) = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) else { return };
         state.root = None;
         state.standing = Standing::Missing;
+        self.take_off_host(&mut state);
         if let Err(error) = self.host.mounts().detach(&state.at) {
-            tracing::warn!(disk = %self.carrier.id, error = %chain(&error), "the mount of a filesystem that is gone stays");
+            tracing::warn!(disk = %self.id, error = %chain(&error), "the mount of a filesystem that is gone stays");
         }
     }
 
@@ -152,21 +192,23 @@ impl PoolFilesystem {
     pub fn can_release(&self) -> Result<(), FilesystemError> {
         let shown = self.shown();
         if let Some(why) = shown.standing.why_away() {
-            return Err(FilesystemError::Away { disk: self.carrier.id.clone(), why });
+            return Err(FilesystemError::Away { disk: self.id.clone(), why });
         }
-        match (shown.volumes.len(), shown.trash.len()) {
+        let table = shown.table.read();
+        match (table.volumes().len(), table.trash().len()) {
             (0, 0) => Ok(()),
             (volumes, erasing) => Err(FilesystemError::NotEmpty { volumes, erasing }),
         }
     }
 
     /// Whoever put something there meanwhile keeps it.
-    fn prove_empty(&self, root: &dyn FilesystemRoot) -> Result<(), FilesystemError> {
-        let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
-        let is_ours = |name: &String| FOLDERS.contains(&name.as_str()) || name.contains(CONFIG);
+    pub(super) fn prove_empty(&self, root: &dyn FilesystemRoot) -> Result<(), FilesystemError> {
+        let unchanged = |source| FilesystemError::Unchanged { disk: self.id.clone(), source };
+        let is_file = |name: &String| [CONFIG, HOST_MOUNT, CLAIM].iter().any(|file| name.contains(file));
+        let is_ours = |name: &String| FOLDERS.contains(&name.as_str()) || name == HOST || is_file(name);
         let mut others = root.names(Path::new("")).map_err(unchanged)?;
         others.retain(|name| !is_ours(name));
-        for folder in [VOLUMES, MAKING, TRASH] {
+        for folder in [VOLUMES, MAKING, TRASH, HOST] {
             let names = root.names(Path::new(folder)).map_err(unchanged)?;
             others.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
         }
@@ -181,16 +223,19 @@ impl PoolFilesystem {
         let mut state = self.lock_in_time()?;
         self.can_release()?;
         self.prove_empty(&*self.root(&state)?)?;
+        self.end_host_mount(&mut state)?;
+        // Whoever had it could write until this moment.
+        self.prove_empty(&*self.root(&state)?)?;
         state.root = None;
         state.standing = Standing::NotReady("it is being released".to_owned());
-        let unchanged = |source| FilesystemError::Unchanged { disk: self.carrier.id.clone(), source };
+        let unchanged = |source| FilesystemError::Unchanged { disk: self.id.clone(), source };
         self.host.mounts().unmount(&state.at).map_err(unchanged)
     }
 }
 
 /// What is at the place of a mount.
 #[derive(PartialEq, Eq)]
-enum Cleared {
+pub(super) enum Cleared {
     Free,
     Kept,
 }
@@ -210,33 +255,37 @@ fn read(state: &mut PoolFilesystemState, root: &dyn FilesystemRoot, last_seen: &
         root.rename(&Path::new(MAKING).join(&name), &trash).map_err(&failed)?;
     }
     let names = |folder| root.names(Path::new(folder)).map_err(&failed);
-    let (contents, trash) = (Contents::of(&names(VOLUMES)?, &names(RECORDS)?), names(TRASH)?);
+    let contents = Contents::of(&names(VOLUMES)?, &names(RECORDS)?);
+    let (trash, strange): (Vec<String>, Vec<String>) =
+        names(TRASH)?.into_iter().partition(|name| trash_size(name).is_some());
     // A deletion moves the folder before the record goes.
-    let is_deleted = |id: &VolumeId| trash.iter().any(|name| name.starts_with(&id.to_string()));
-    if let Some(lost) = contents.stale.iter().find(|id| last_seen.volumes.contains(id) && !is_deleted(id)) {
+    let deleted: BTreeSet<VolumeId> = trash.iter().filter_map(|name| trashed_volume(name)).collect();
+    if let Some(lost) = contents.stale.iter().find(|id| last_seen.volumes.contains(id) && !deleted.contains(id)) {
         return Err(OpeningError::Lost(*lost));
     }
-    for name in &contents.strange {
-        tracing::warn!(at = %state.at.display(), name, "a folder among the volumes is none; it is not touched");
+    for (folder, name) in
+        contents.strange.iter().map(|name| (VOLUMES, name)).chain(strange.iter().map(|name| (TRASH, name)))
+    {
+        tracing::warn!(at = %state.at.display(), folder, name, "the pool has not put that there; it is not touched");
     }
     for id in &contents.stale {
         root.remove_file(&record_file(*id)).map_err(&failed)?;
     }
     let mut volumes: DirectoryRecords = BTreeMap::new();
     for id in contents.volumes {
-        let text = root.read(&record_file(id)).map_err(|error| chain(&error));
-        let record = text.and_then(|text| match text.map(|text| DirectoryRecord::parse(&text)).transpose() {
-            Ok(record) => Ok(record),
-            Err(error) => Err(chain(&error)),
-        });
-        let record = record.unwrap_or_else(|error| {
-            tracing::error!(volume = %id, error, "the record of a volume cannot be read");
+        let record = read_record(root, id).unwrap_or_else(|error| {
+            tracing::error!(volume = %id, error = chain(&error), "the record of a volume cannot be read");
             None
         });
-        volumes.insert(id, record);
+        volumes.insert(id, record.map(Arc::new));
     }
-    state.volumes = Arc::new(volumes);
-    state.trash = trash;
-    state.capacity = capacity(root.usage().map_err(&failed)?.total);
+    let capacity = capacity(root.usage().map_err(&failed)?.total);
+    state.table = SharedTable(Arc::new(RwLock::new(DirectoryTable::new(volumes, trash, capacity))));
     Ok(())
+}
+
+/// `None`: there is none.
+pub(super) fn read_record(root: &dyn FilesystemRoot, id: VolumeId) -> Result<Option<DirectoryRecord>, RecordError> {
+    let text = root.read(&record_file(id))?;
+    Ok(text.map(|text| DirectoryRecord::parse(&text)).transpose()?)
 }

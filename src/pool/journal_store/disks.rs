@@ -1,18 +1,20 @@
-//! What the journal knows of the disks with our label, here or away: how they were last, and which volumes may be on
+//! The disks with our label in the journal, here or away: how they were last, and which volumes may be on
 //! them.
 //!
-//! A volume is listed before its disk has it, and goes from the list when a look that began later does not find it.
+//! A volume is listed before its disk has it, and goes from the list when a scan that began later does not find it.
 
-use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{JournalStore, Making};
-use crate::device::{DiskId, VolumeId};
+use super::JournalStore;
+use super::document::JournalTurn;
+use super::making::BeforeScan;
+use crate::device::{DiskId, HardwareId, VolumeId};
 use crate::pool::earlier::LastSeen;
 use crate::pool::error::StoreError;
-use crate::pool::journal::{Journal, KnownDisk};
+use crate::pool::journal::{GivenUpMember, Journal, KnownDisk};
+use crate::pool::volume_list::Others;
 
-/// A volume that is being made: the journal keeps it on its disk at least until this is dropped. What a look at the
+/// A volume that is being made: the journal keeps it on its disk at least until this is dropped. What a scan of the
 /// disk finds must be as new as the disk by then.
 pub struct Begun<'j> {
     store: &'j JournalStore,
@@ -21,7 +23,7 @@ pub struct Begun<'j> {
     before: Before,
 }
 
-/// What the journal said before a volume was begun.
+/// The state of the journal before a volume was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     /// Nothing of the disk.
@@ -31,79 +33,84 @@ enum Before {
     Listed,
 }
 
-/// What was being made before a disk was looked at.
-pub struct BeforeLook {
-    now: BTreeSet<(DiskId, VolumeId)>,
-    begun: u64,
-}
-
 impl JournalStore {
     /// Disks with our label, here or away, by id: those that `wanted` selects.
     pub fn known(&self, wanted: impl Fn(&DiskId) -> bool) -> Vec<(DiskId, KnownDisk)> {
-        let journal = self.journal();
+        let journal = self.document.journal();
         let disks = journal.disks.iter().filter(|(id, _)| wanted(id));
-        disks.map(|(id, disk)| (id.clone(), disk.clone())).collect()
+        disks.map(|(id, disk)| (id.clone(), self.lists.add_to(id, disk.clone()))).collect()
     }
 
-    fn making(&self) -> MutexGuard<'_, Making> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The hardware that each of them was last on. Where nothing tells it from others that is its path.
+    pub fn last_hardware(&self) -> BTreeMap<DiskId, HardwareId> {
+        let hardware = |disk: &KnownDisk| disk.hardware.clone().unwrap_or_else(|| HardwareId::of_path(&disk.path));
+        self.document.journal().disks.iter().map(|(id, disk)| (id.clone(), hardware(disk))).collect()
     }
 
-    /// To be asked before a disk is looked at for [`Self::know`].
-    pub fn before_look(&self) -> BeforeLook {
-        let Making { now, begun } = &*self.making();
-        BeforeLook { now: now.clone(), begun: *begun }
+    /// To be asked before the scan that [`Self::know`] takes in.
+    pub fn before_scan(&self) -> BeforeScan {
+        self.making.now()
     }
 
-    /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
+    /// A disk with our label is here, and a scan that began after `before` found `disk`. What was being made meanwhile
     /// stays on it. Written only where it is not known just so.
-    pub fn know(&self, id: &DiskId, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
-        self.know_in(&self.turn(), id, disk, before)
+    pub fn know(&self, id: &DiskId, disk: KnownDisk, before: &BeforeScan) -> Result<(), StoreError> {
+        self.know_in(&self.document.turn(), id, disk, before)
     }
 
     /// Records that a known disk was changed, and that its label has this number now. The change is answered only after
     /// that, so that an earlier state of the disk does not pass for the disk later. Changes at one time share a write.
-    pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
-        if self.last_seen(id).written >= number {
+    pub fn note(&self, id: &DiskId, number: u64, scan: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
+        if self.number(id) >= number {
             return Ok(());
         }
-        let turn = self.turn();
+        let turn = self.document.turn();
         // Whoever had the turn before may have seen this change. A disk that was released meanwhile is not missed.
-        if self.last_seen(id).written >= number || !self.journal().disks.contains_key(id) {
+        if self.number(id) >= number || !self.document.journal().disks.contains_key(id) {
             return Ok(());
         }
-        let before = self.before_look();
-        look().map_or(Ok(()), |disk| self.know_in(&turn, id, disk, &before))
+        let before = self.before_scan();
+        scan().map_or(Ok(()), |disk| self.know_in(&turn, id, disk, &before))
     }
 
     fn know_in(
         &self,
-        turn: &MutexGuard<'_, ()>,
+        turn: &JournalTurn<'_>,
         id: &DiskId,
-        disk: KnownDisk,
-        before: &BeforeLook,
+        mut disk: KnownDisk,
+        before: &BeforeScan,
     ) -> Result<(), StoreError> {
-        // A change that was noted since this look: an open disk never has less than the journal says.
-        let is_older = |journal: &Journal| journal.disks.get(id).is_some_and(|known| known.written > disk.written);
+        let written = disk.written;
+        // A change that was noted since this scan: an open disk never has less than the journal says.
+        let is_older = |journal: &Journal| journal.disks.get(id).is_some_and(|known| known.written > written);
+        // The list first: a disk that the journal knows has no list of another day.
+        if disk.layout.is_directory()
+            && let Some(found) = disk.volumes.take().filter(|_| !is_older(&self.document.journal()))
+        {
+            let begun = before.begun_on(id).collect();
+            let others = if self.making.has_begun_since(before) { Others::May } else { Others::AreNot };
+            self.lists.found(turn, id, &found, &begun, others)?;
+        }
         if self.sound().is_err() {
             // It is missed in this process, and from when there is a document again.
-            self.remember(turn, |journal| {
+            self.document.remember(turn, |journal| {
                 if !is_older(journal) {
                     journal.disks.insert(id.clone(), disk.clone());
                 }
             });
             return Ok(());
         }
-        self.change_in(turn, |journal| {
+        self.document.change_in(turn, |journal| {
             journal.let_go.remove(id);
+            journal.given_up_members.remove(id);
             if is_older(journal) {
                 return Ok(());
             }
             let mut disk = disk.clone();
             if disk.volumes.is_some() {
-                disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
-                // One that was begun since may have ended, too: the next look tells.
-                if self.making().begun != before.begun {
+                disk.list(before.begun_on(id));
+                // One that was begun since may have ended, too: the next scan tells.
+                if self.making.has_begun_since(before) {
                     let listed = journal.disks.get(id).and_then(|known| known.volumes.as_ref());
                     disk.list(listed.into_iter().flatten().copied());
                 }
@@ -114,40 +121,57 @@ impl JournalStore {
     }
 
     /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
-    /// before; what the journal has there besides is kept until a look at it.
+    /// before; what the journal has there besides is kept until a scan.
     pub fn begin(&self, volume: VolumeId, disk: &DiskId, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
-        {
-            let mut making = self.making();
-            making.now.insert((disk.clone(), volume));
-            making.begun += 1;
-        }
+        self.making.begin(disk, volume);
         // From here on it ends by itself, also where the journal is not written.
         let mut begun = Begun { store: self, disk: disk.clone(), volume, before: Before::Listed };
-        begun.before = self.change(|journal| {
-            let was = journal.disks.get(disk);
-            let listed = was.and_then(|known| known.volumes.clone()).unwrap_or_default();
-            let before = match was {
-                None => Before::NoDisk,
-                Some(_) if listed.contains(&volume) => Before::Listed,
-                Some(_) => Before::NotListed,
-            };
+        let turn = self.document.turn();
+        let mut known = known;
+        let is_listed_apart = known.layout.is_directory();
+        begun.before = self.before(volume, disk);
+        if is_listed_apart {
+            self.sound()?;
+            let lists = (known.volumes.take(), std::mem::take(&mut known.unseen));
+            self.lists.begun(&turn, disk, volume, lists)?;
+        }
+        self.document.change_in(&turn, |journal| {
+            let listed = journal.disks.get(disk).and_then(|known| known.volumes.clone()).unwrap_or_default();
             journal.take_from_disks(volume);
-            let mut known = known;
-            known.list(listed.into_iter().chain([volume]));
+            if !is_listed_apart {
+                known.list(listed.into_iter().chain([volume]));
+            }
             journal.disks.insert(disk.clone(), known);
-            Ok(before)
+            Ok(())
         })?;
+        self.lists.nowhere_else(&turn, volume, Some(disk))?;
         Ok(begun)
+    }
+
+    fn before(&self, volume: VolumeId, disk: &DiskId) -> Before {
+        let journal = self.document.journal();
+        let Some(known) = journal.disks.get(disk) else { return Before::NoDisk };
+        let is_listed = known.volumes.as_ref().is_some_and(|listed| listed.contains(&volume));
+        if is_listed || self.lists.has_volume(disk, volume) { Before::Listed } else { Before::NotListed }
     }
 
     /// A disk with our label is not missed any more; false: it was not known.
     pub fn forget(&self, id: &DiskId) -> Result<bool, StoreError> {
-        self.change(|journal| Ok(journal.disks.remove(id).is_some()))
+        let turn = self.document.turn();
+        let was_known = self.document.change_in(&turn, |journal| Ok(journal.disks.remove(id).is_some()))?;
+        self.lists.forget(&turn, id);
+        Ok(was_known)
     }
 
-    /// What was last seen of a disk with our label.
+    /// The state in which a disk with our label was last seen.
     pub fn last_seen(&self, id: &DiskId) -> LastSeen {
-        self.journal().disks.get(id).map(KnownDisk::last_seen).unwrap_or_default()
+        let known = self.document.journal().disks.get(id).cloned();
+        known.map(|known| self.lists.add_to(id, known).last_seen()).unwrap_or_default()
+    }
+
+    /// The number of its label then; 0: not known.
+    fn number(&self, id: &DiskId) -> u64 {
+        self.document.journal().disks.get(id).map_or(0, |known| known.written)
     }
 
     /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process
@@ -160,12 +184,12 @@ impl JournalStore {
             }
         };
         match self.sound() {
-            Ok(()) => self.change(|journal| {
+            Ok(()) => self.document.change(|journal| {
                 take(journal);
                 Ok(())
             }),
             Err(_) => {
-                self.remember(&self.turn(), take);
+                self.document.remember(&self.document.turn(), take);
                 Ok(())
             }
         }
@@ -173,19 +197,37 @@ impl JournalStore {
 
     /// A disk that is away is not missed any more, as a person says so; false: it was not known.
     pub fn let_go(&self, id: &DiskId) -> Result<bool, StoreError> {
-        self.change(|journal| {
-            let was_known = journal.disks.remove(id).is_some();
-            if was_known {
-                journal.let_go.insert(id.clone());
-                journal.hold.insert(id.clone());
-            }
-            Ok(was_known)
+        let turn = self.document.turn();
+        let was_known = self.document.change_in(&turn, |journal| Ok(let_go(journal, id)))?;
+        self.lists.forget(&turn, id);
+        Ok(was_known)
+    }
+
+    /// The same for these disks of an array, and for the array: from here on its other members may be released.
+    pub fn let_go_array(&self, array: &DiskId, away: &[DiskId]) -> Result<(), StoreError> {
+        let turn = self.document.turn();
+        self.document.change_in(&turn, |journal| {
+            journal.let_go.insert(array.clone());
+            away.iter().for_each(|disk| {
+                let_go(journal, disk);
+            });
+            Ok(())
+        })?;
+        away.iter().for_each(|disk| self.lists.forget(&turn, disk));
+        Ok(())
+    }
+
+    /// An array that was given up runs again, with all of its members.
+    pub fn array_is_back(&self, array: &DiskId) -> Result<(), StoreError> {
+        self.document.change(|journal| {
+            journal.let_go.remove(array);
+            Ok(())
         })
     }
 
-    /// The same of one that the journal does not know, and others do.
+    /// Gives up a disk that the journal does not know, and others do.
     pub fn let_go_unknown(&self, id: &DiskId) -> Result<(), StoreError> {
-        self.change(|journal| {
+        self.document.change(|journal| {
             journal.let_go.insert(id.clone());
             journal.hold.insert(id.clone());
             Ok(())
@@ -198,16 +240,32 @@ impl JournalStore {
         if !self.is_to_be_held(id) {
             return Ok(());
         }
-        self.change(|journal| {
+        self.document.change(|journal| {
             journal.hold.remove(id);
             Ok(())
         })
     }
 
+    /// The members of arrays that were given up, and are not in the pool again, by disk id.
+    pub fn given_up_members(&self) -> BTreeMap<DiskId, GivenUpMember> {
+        self.document.journal().given_up_members.clone()
+    }
+
     /// Whether a disk with our label was given up while it was away, and its label has not said so since.
     pub fn is_to_be_held(&self, id: &DiskId) -> bool {
-        self.journal().hold.contains(id)
+        self.document.journal().hold.contains(id)
     }
+}
+
+/// False: it was not known.
+fn let_go(journal: &mut Journal, id: &DiskId) -> bool {
+    let Some(known) = journal.disks.remove(id) else { return false };
+    journal.let_go.insert(id.clone());
+    journal.hold.insert(id.clone());
+    if let Some(place) = known.layout.member() {
+        journal.given_up_members.insert(id.clone(), GivenUpMember { place, hardware: known.hardware });
+    }
+    true
 }
 
 impl Begun<'_> {
@@ -216,20 +274,29 @@ impl Begun<'_> {
         if self.before == Before::Listed {
             return Ok(());
         }
-        self.store.change(|journal| {
-            let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
+        let store = self.store;
+        let turn = store.document.turn();
+        store.lists.nowhere(&turn, self.volume, &self.disk)?;
+        let is_gone = store.document.change_in(&turn, |journal| {
+            let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(false) };
             known.strike(self.volume);
             // A disk that was released meanwhile is not missed.
-            if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
+            let is_empty = known.volumes.as_ref().is_none_or(BTreeSet::is_empty) && store.lists.is_empty(&self.disk);
+            let is_gone = self.before == Before::NoDisk && is_empty;
+            if is_gone {
                 journal.disks.remove(&self.disk);
             }
-            Ok(())
-        })
+            Ok(is_gone)
+        })?;
+        if is_gone {
+            store.lists.forget(&turn, &self.disk);
+        }
+        Ok(())
     }
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.store.making().now.remove(&(self.disk.clone(), self.volume));
+        self.store.making.end(&self.disk, self.volume);
     }
 }

@@ -1,4 +1,4 @@
-//! What the PoolVolumes say of this node's disks, held against the journal.
+//! The volumes that PoolVolumes have on this node's disks, compared with the journal.
 //!
 //! Takes in what they say, in words of the pool, which does not know the API. What the journal has no claim for goes
 //! into its `lost`: the claim was in a journal that was lost. An entry there for a device that has a claim is a
@@ -31,7 +31,7 @@ pub struct ReportedVolume {
 /// Asks for all of them. It may take a while.
 pub type AskVolumes = Box<dyn FnMut() -> Result<Vec<ReportedVolume>, NoAnswer> + Send>;
 
-/// Whether an answer is held against claims.
+/// Whether an answer is compared with claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
     /// The first answer: the journal may be of another day.
@@ -47,13 +47,13 @@ impl JournalStore {
         self.knows_volumes.load(Ordering::SeqCst)
     }
 
-    /// What PoolVolumes have on a device with another claim.
+    /// The volumes that PoolVolumes have on a device with another claim.
     pub fn contradiction(&self, disk: &DiskId) -> Option<LostClaim> {
-        let journal = self.journal();
+        let journal = self.document.journal();
         journal.lost.get(disk).filter(|_| journal.bare.contains_key(disk)).cloned()
     }
 
-    /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a
+    /// Nobody contradicts the journal about it, and the PoolVolumes were heard: asked in this order, as a
     /// contradiction is written down first.
     pub fn is_undisputed(&self, disk: &DiskId) -> bool {
         self.knows_volumes() && self.contradiction(disk).is_none()
@@ -65,9 +65,9 @@ impl JournalStore {
         let claims = if self.knows_volumes() { Claims::KnowBetter } else { Claims::Compare };
         let hold = |journal: &mut Journal| hold_against(journal, &reported, claims);
         let is_changed = match self.sound() {
-            Ok(()) => self.change(|journal| Ok(hold(journal)))?,
+            Ok(()) => self.document.change(|journal| Ok(hold(journal)))?,
             // It counts in this process, and from when there is a document again.
-            Err(_) => self.remember(&self.turn(), hold),
+            Err(_) => self.document.remember(&self.document.turn(), hold),
         };
         self.knows_volumes.store(true, Ordering::SeqCst);
         Ok(is_changed)
@@ -75,7 +75,7 @@ impl JournalStore {
 
     /// Which of the two is on the device: the volume of its claim, and not the one of the PoolVolume.
     pub fn keep_claimed(&self, disk: &DiskId) -> Result<(), StoreError> {
-        self.change(|journal| {
+        self.document.change(|journal| {
             let lost = journal.lost.remove(disk).unwrap_or_default();
             lost.volumes().for_each(|volume| journal.part(disk, volume.id));
             Ok(())
@@ -88,7 +88,7 @@ impl ReportedVolume {
         self.id.is_some() && self.id == claim.volume.as_ref().map(|volume| volume.id)
     }
 
-    /// What it says is not what the journal says of the device.
+    /// It contradicts the journal about the device.
     fn contradicts(&self, claim: &BareClaim) -> bool {
         let erasing = claim.erasing.as_ref().map(|one| one.was);
         self.is_made && self.id.is_some() && !self.is_of(claim) && self.id != erasing
@@ -121,7 +121,7 @@ fn hold_against(journal: &mut Journal, reported: &[ReportedVolume], claims: Clai
     before != journal.lost
 }
 
-/// Of several volumes on one device a person says which is there.
+/// If several volumes are said to be on one device, a person says which is there.
 fn note(lost: &mut LostClaim, reported: &ReportedVolume) {
     let Some(volume) = &reported.volume else { return };
     if lost.volume.is_none() {

@@ -38,8 +38,8 @@ fn one() -> DiskId {
     named("one")
 }
 
-fn look(store: &JournalStore, id: &DiskId, volumes: &[VolumeId]) {
-    let before = store.before_look();
+fn scan(store: &JournalStore, id: &DiskId, volumes: &[VolumeId]) {
+    let before = store.before_scan();
     store.know(id, disk(volumes), &before).expect("written");
 }
 
@@ -49,10 +49,10 @@ fn on(store: &JournalStore, id: &DiskId) -> Vec<VolumeId> {
 }
 
 #[test]
-fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
+fn a_scan_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
     let store = store();
-    look(&store, &one(), &[A]);
-    let (before, found) = (store.before_look(), disk(&[A]));
+    scan(&store, &one(), &[A]);
+    let (before, found) = (store.before_scan(), disk(&[A]));
     store.note(&one(), 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
     store.know(&one(), found, &before).expect("written");
     assert_eq!((store.last_seen(&one()).written, on(&store, &one())), (2, vec![]));
@@ -61,7 +61,7 @@ fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
 #[test]
 fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_released_is_not_missed() {
     let store = store();
-    look(&store, &one(), &[A]);
+    scan(&store, &one(), &[A]);
     store.note(&one(), 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
     store.note(&one(), 4, || panic!("it was seen by the one before")).expect("nothing to write");
     store.release_labelled(HardwareId::named("wwid-one"), &one()).expect("written");
@@ -72,28 +72,28 @@ fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_released_is_not
 #[test]
 fn a_disk_that_was_given_up_is_to_be_held_until_its_label_says_so() {
     let store = store();
-    look(&store, &one(), &[A]);
+    scan(&store, &one(), &[A]);
     assert!(store.let_go(&one()).expect("written"));
     // It was being opened meanwhile, and is in the pool as it was.
-    look(&store, &one(), &[A]);
+    scan(&store, &one(), &[A]);
     assert!(store.is_to_be_held(&one()) && !store.has_given_up(&one()));
     store.is_held(&one()).expect("written");
     assert!(!store.is_to_be_held(&one()));
 }
 
 #[test]
-fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_does_not_find_it() {
+fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_scan_does_not_find_it() {
     let store = store();
     let begun = store.begin(A, &one(), disk(&[])).expect("written");
-    look(&store, &one(), &[]);
-    assert_eq!(on(&store, &one()), [A], "the look may be older than the volume");
-    // Another one begins with what was found before, and ends while somebody looks.
-    let before = store.before_look();
+    scan(&store, &one(), &[]);
+    assert_eq!(on(&store, &one()), [A], "the scan may be older than the volume");
+    // Another one begins with what was found before, and ends during a scan.
+    let before = store.before_scan();
     drop(begun);
     drop(store.begin(B, &one(), disk(&[])).expect("written"));
     store.know(&one(), disk(&[A]), &before).expect("written");
     assert_eq!(on(&store, &one()), [A, B]);
-    look(&store, &one(), &[B]);
+    scan(&store, &one(), &[B]);
     assert_eq!(on(&store, &one()), [B]);
 }
 
@@ -102,7 +102,7 @@ fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
     let store = store();
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
     assert!(store.known(|_| true).is_empty(), "a disk that was released meanwhile is not missed");
-    look(&store, &one(), &[]);
+    scan(&store, &one(), &[]);
     store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
     assert_eq!(on(&store, &one()), Vec::<VolumeId>::new());
     drop(store.begin(A, &one(), disk(&[])).expect("written"));

@@ -1,4 +1,4 @@
-//! What there is to see of a labelled disk without its lock, and what it has to give.
+//! What there is to see of a labelled disk without its lock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use crate::claim::Rule;
 use crate::device::DiskId;
-use crate::device::label::VolumeUsage;
+use crate::device::label::{ArrayPlace, FORMATTED, VolumeUsage};
 use crate::host::RawDisk;
-use crate::pool::choose::{DiskOffer, offer};
 use crate::pool::content::{Content, VolumeEntry};
 use crate::pool::cordon::Cordon;
 use crate::pool::view::{Standing, VolumeView};
@@ -19,16 +18,40 @@ pub struct LabelledShown {
     pub content: Content,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
-    /// Device nodes of its volumes, by number; none while it is not open.
+    /// Device nodes of its volumes and of its member of an array, by number; none while it is not open.
     pub(super) nodes: BTreeMap<u32, PathBuf>,
 }
 
+/// What a disk says of the array that it is a member of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayMember {
+    pub place: ArrayPlace,
+    /// The array has its superblock there.
+    pub is_made: bool,
+    /// The array may hold data.
+    pub is_used: bool,
+    /// The node of its partition; `None`: it is not open.
+    pub node: Option<PathBuf>,
+}
+
 impl LabelledShown {
+    /// `None`: it is a member of no array.
+    pub fn array_member(&self) -> Option<ArrayMember> {
+        let place = self.content.label.layout.member()?;
+        let entry = self.content.array_member();
+        Some(ArrayMember {
+            place,
+            is_made: entry.is_some_and(|(_, entry)| entry.attributes & FORMATTED != 0),
+            is_used: self.content.label.used,
+            node: entry.and_then(|(number, _)| self.nodes.get(&number).cloned()),
+        })
+    }
+
     /// What of it somebody uses, though no volume is there, and what that costs.
-    pub fn held(&self) -> Option<String> {
-        let held: Vec<&str> = self.content.held.values().map(|held| held.why.as_str()).collect();
-        (!held.is_empty())
-            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
+    pub fn busy(&self) -> Option<String> {
+        let busy: Vec<&str> = self.content.busy.values().map(|busy| busy.why.as_str()).collect();
+        (!busy.is_empty())
+            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", busy.join("; ")))
     }
 
     pub fn is_usable(&self) -> bool {
@@ -38,12 +61,6 @@ impl LabelledShown {
     /// Why it takes no new volumes, as its label says.
     pub fn cordon(&self) -> Option<Cordon> {
         self.content.label.given_up.then_some(Cordon::GivenUp)
-    }
-
-    /// What it has to give for `usage`, where its set exists and allows that.
-    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
-        let rule = self.rule.as_ref()?;
-        (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
     }
 
     pub(super) fn view(&self, member: &DiskId, volume: &VolumeEntry<'_>) -> VolumeView {

@@ -1,4 +1,4 @@
-//! Room for a volume on a member: the volume is made, or grows.
+//! Room for a volume on a member: it is offered, the volume is made there, or grows.
 //!
 //! Takes in a place and a request; gives out whether it was done, or why another place must serve. Long zeroing comes
 //! first, in pieces, and others have their turn in between.
@@ -6,16 +6,18 @@
 use std::time::Duration;
 
 use super::Member;
-use crate::device::VolumeId;
+use crate::device::{VolumeId, label::VolumeUsage};
 use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLockGuard, ZeroingBudget};
 use crate::pool::{
+    choose::{DiskOffer, offer},
+    content::Content,
     erase::{GIVE_WAY, zeroed_in_call},
-    error::{ApplyError, BareError, PoolError},
-    extents::ExtentSet,
+    error::{ApplyError, BareError, FailedOn, PoolError},
+    extents::Extents,
     filesystem_error::FilesystemError,
-    journal_store::JournalStore,
+    journal_store::{JournalStore, disks::Begun},
     labelled::{LabelledDisk, LabelledState},
-    plan::{PlanError, PlannedVolume, Site},
+    plan::{PlanError, PlannedVolume, Site, create, expand},
     view::VolumeView,
 };
 
@@ -29,6 +31,19 @@ pub enum Attempt {
 }
 
 impl Member {
+    /// What it has to give for `usage`, where its set exists and allows that. `place` is the caller's name for it.
+    pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
+        match self {
+            Self::Labelled(member) => {
+                let shown = member.shown();
+                let rule = shown.rule.as_ref()?;
+                (rule.allows(usage) && shown.is_usable()).then(|| offer(place, &shown.content, usage))
+            }
+            Self::Filesystem(member) => member.offer(place, usage),
+            Self::Bare(member) => member.offer(place, usage),
+        }
+    }
+
     /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has.
     /// Waits for others on this disk with `timeout`. Long zeroing comes first, in pieces, and others have their turn in
     /// between: until it is done there is nothing of the volume.
@@ -41,7 +56,8 @@ impl Member {
     ) -> Result<Attempt, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut LabelledState| state.unzeroed_for_create(site, volume);
+                let plan = |content: &Content| create(content, site, volume);
+                let to_zero = |state: &mut LabelledState| state.disk()?.to_zero(plan);
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
                     let mut state = match zeroed(member, volume.id, timeout, to_zero) {
@@ -54,8 +70,8 @@ impl Member {
                     if !state.is_usable() {
                         return Ok(Attempt::ByOther);
                     }
-                    let begun = journal.begin(volume.id, &member.id, state.known())?;
-                    (begun, state.create(site, volume).map_err(PoolError::from))
+                    let begun: Begun<'_> = journal.begin(volume.id, &member.id, state.known())?;
+                    (begun, state.disk().and_then(|disk| disk.change(plan)).map_err(PoolError::from))
                 };
                 if made.as_ref().is_err_and(left_no_trace) {
                     begun.withdraw()?;
@@ -82,9 +98,10 @@ impl Member {
         let id = view.id;
         match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
+                let plan = |content: &Content| expand(content, id, required);
+                let to_zero = |state: &mut LabelledState| state.disk()?.to_zero(plan);
                 let grown = zeroed(member, id, DEVICE_LOCK_TIMEOUT, to_zero)
-                    .and_then(|mut state| Ok(state.expand(id, required)?));
+                    .and_then(|mut state| Ok(state.disk()?.change(plan)?));
                 match grown {
                     Err(PoolError::Apply(ApplyError::Plan {
                         source: PlanError::CannotGrow { id, wanted, growable_to },
@@ -106,7 +123,7 @@ fn zeroed<'m>(
     member: &'m LabelledDisk,
     id: VolumeId,
     timeout: Duration,
-    to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
+    to_zero: impl Fn(&mut LabelledState) -> Result<Extents, ApplyError>,
 ) -> Result<DeviceLockGuard<'m, LabelledState>, PoolError> {
     let mut budget = ZeroingBudget::begin();
     loop {
@@ -128,23 +145,23 @@ fn zeroed<'m>(
 }
 
 fn is_taken(error: &PoolError) -> bool {
-    match error {
-        PoolError::Apply(ApplyError::Plan { source, .. }) => {
+    match error.failed_on() {
+        Some(FailedOn::Labelled(ApplyError::Plan { source, .. })) => {
             matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
         }
-        PoolError::Bare(error) => matches!(error, BareError::Taken(_)),
-        PoolError::Filesystem(error) => matches!(error, FilesystemError::Taken { .. }),
-        _ => false,
+        Some(FailedOn::Bare(error)) => matches!(error, BareError::Taken(_)),
+        Some(FailedOn::Filesystem(error)) => matches!(error, FilesystemError::Taken { .. }),
+        Some(FailedOn::Labelled(_)) | None => false,
     }
 }
 
 /// Nothing of what was asked for can be on the disk.
 fn left_no_trace(error: &PoolError) -> bool {
     is_taken(error)
-        || match error {
-            PoolError::Apply(error) => error.left_no_trace(),
-            PoolError::Bare(error) => error.left_no_trace(),
-            PoolError::Filesystem(error) => error.left_no_trace(),
-            _ => false,
+        || match error.failed_on() {
+            Some(FailedOn::Labelled(error)) => error.left_no_trace(),
+            Some(FailedOn::Bare(error)) => error.left_no_trace(),
+            Some(FailedOn::Filesystem(error)) => error.left_no_trace(),
+            None => false,
         }
 }

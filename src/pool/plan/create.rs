@@ -11,7 +11,7 @@ use crate::device::label::{FREE_SLOT_TYPE, VOLUME_TYPE, VolumeRecord, VolumeUsag
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};
 use crate::pool::content::Content;
-use crate::pool::extents::ExtentSet;
+use crate::pool::extents::Extents;
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -63,11 +63,11 @@ pub fn create(content: &Content, site: Site, volume: &PlannedVolume) -> Result<P
 
 /// A raw block volume shows its tenant every byte, so all of them must be zero; a filesystem never
 /// shows what it has not written.
-pub(super) fn zeroing(record: &VolumeRecord, extent: Extent, clean: &ExtentSet) -> Vec<Step> {
+pub(super) fn zeroing(record: &VolumeRecord, extent: Extent, clean: &Extents) -> Vec<Step> {
     match record.usage {
         VolumeUsage::Mount(_) => Vec::new(),
         VolumeUsage::Block => {
-            let dirty = ExtentSet::from_iter([extent]).minus(clean);
+            let dirty = Extents::from_iter([extent]).minus(clean);
             dirty.iter().map(|e| Step::Zero(*e)).collect()
         }
     }

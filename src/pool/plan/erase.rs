@@ -55,7 +55,7 @@ pub fn delete(content: &Content, id: VolumeId, policy: ErasePolicy, guid: Uuid) 
 /// What to erase next: nothing that somebody holds, and none of `failed`, by GUID. An erasing entry without a record is
 /// erased from its start, the safe way.
 pub fn next_erase(content: &Content, failed: &BTreeSet<Uuid>) -> Option<EraseWork> {
-    let may_be = |number: u32, entry: &Entry| !content.held.contains_key(&number) && !failed.contains(&entry.guid);
+    let may_be = |number: u32, entry: &Entry| !content.busy.contains_key(&number) && !failed.contains(&entry.guid);
     let (number, entry, record) = content.erasing().find(|(number, entry, _)| may_be(*number, entry))?;
     let policy = record.map_or(ErasePolicy::Discard, |r| r.policy);
     let extent = entry.extent;

@@ -22,9 +22,10 @@ pub fn formatted(content: &Content, id: VolumeId) -> Result<Plan, PlanError> {
     Ok(Plan(steps))
 }
 
-/// The pool filesystem is made, with all that it begins with.
+/// The pool filesystem, or the array that the disk is a member of, is made, with all that it begins with.
 pub fn prepared(content: &Content) -> Plan {
-    let Some((number, entry)) = content.pool_filesystem().filter(|(_, entry)| entry.attributes & FORMATTED == 0) else {
+    let made = content.pool_filesystem().or_else(|| content.array_member());
+    let Some((number, entry)) = made.filter(|(_, entry)| entry.attributes & FORMATTED == 0) else {
         return Plan::default();
     };
     let entry = Entry { attributes: entry.attributes | FORMATTED, ..entry.clone() };

@@ -3,6 +3,7 @@
 //! Every plan may be stopped after any step (and inside one) and leaves a disk from which `recover` and
 //! a repeated request converge. One file per verb.
 
+mod array;
 mod claim;
 mod create;
 mod erase;
@@ -12,6 +13,7 @@ mod recover;
 mod release;
 mod step;
 
+pub use array::{clear_member, ends, member_unmade, member_used};
 pub use claim::{LABEL_NUMBER, NewLabel, claim};
 pub use create::{PlannedVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};

@@ -9,23 +9,24 @@ pub fn may_stay(content: &Content, number: u32, extent: Extent) -> bool {
     expected_mappings(content).iter().all(|expected| expected.number != number && !expected.extent.overlaps(&extent))
 }
 
-/// The partitions that should be mapped: the label, by which the disk is held, volumes, and a pool filesystem. What is not ours stays as
-/// the kernel found it.
+/// The partitions that should be mapped: the label, by which the disk is held, volumes, a pool filesystem, and a member
+/// of an array. What is not ours stays as the kernel found it.
 pub fn expected_mappings(content: &Content) -> Vec<Mapping> {
     let label = content.label_entry().map(|(number, entry)| Mapping { number, extent: entry.extent });
     let volumes = content.volumes().map(|v| Mapping { number: v.number, extent: v.entry.extent });
     let filesystem = content.pool_filesystem().map(|(number, entry)| Mapping { number, extent: entry.extent });
-    label.into_iter().chain(volumes).chain(filesystem).collect()
+    let member = content.array_member().map(|(number, entry)| Mapping { number, extent: entry.extent });
+    label.into_iter().chain(volumes).chain(filesystem).chain(member).collect()
 }
 
 /// Unmaps what should not be (free slots, erasing) and maps what is missing. A volume that is mapped
 /// shorter than its entry was growing when it stopped; it may be in use, so it is resized, not remapped.
 pub fn recover_mappings(content: &Content, mapped: &[Mapping]) -> Plan {
     let expected = expected_mappings(content);
-    let foreign: Vec<u32> = content.entries_of_others().map(|(number, _)| number).collect();
+    let unknown: Vec<u32> = content.entries_of_others().map(|(number, _)| number).collect();
     let stale = mapped.iter().filter(|m| {
         let known = expected.iter().any(|e| e.number == m.number && e.extent.start == m.extent.start);
-        !known && !foreign.contains(&m.number)
+        !known && !unknown.contains(&m.number)
     });
     let unmap = stale.map(|m| Step::Unmap(m.number));
     let bring = expected.iter().filter_map(|e| {

@@ -13,12 +13,16 @@ pub fn release(content: &Content) -> Result<Plan, PlanError> {
     if volumes + erasing > 0 {
         return Err(PlanError::NotEmpty { volumes, erasing });
     }
-    if let Some(held) = content.held.values().next() {
-        return Err(PlanError::Held { why: held.why.clone() });
+    // What is on an array is on all of its members, and one of them alone does not say that nothing is.
+    if let Some(place) = content.label.layout.member().filter(|_| content.label.used) {
+        return Err(PlanError::Member { place });
     }
-    let foreign = content.entries_of_others().count();
-    if foreign > 0 {
-        return Err(PlanError::EntriesOfOthers { count: foreign });
+    if let Some(busy) = content.busy.values().next() {
+        return Err(PlanError::Busy { why: busy.why.clone() });
+    }
+    let unknown = content.entries_of_others().count();
+    if unknown > 0 {
+        return Err(PlanError::EntriesOfOthers { count: unknown });
     }
     let mut label = content.pruned_label();
     label.releasing = true;

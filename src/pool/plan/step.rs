@@ -4,9 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::claim::LayoutError;
-use crate::device::{Size, VolumeId, label::Label};
+use crate::device::{
+    Size, VolumeId,
+    label::{ArrayPlace, Label},
+};
 use crate::host::{Extent, table::Table};
-use crate::pool::extents::ExtentSet;
+use crate::pool::extents::Extents;
 
 /// One thing that is done to a disk. A step may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,10 +92,11 @@ pub struct Plan(pub Vec<Step>);
 
 impl Plan {
     /// What it makes zero.
-    pub fn zeroed(&self) -> ExtentSet {
+    pub fn zeroed(&self) -> Extents {
         let zeroed = |step: &Step| match step {
             Step::Zero(extent) => Some(*extent),
-            _ => None,
+            Step::ProveUnused(_) | Step::Unmap(_) | Step::Map(..) | Step::Resize(..) => None,
+            Step::Label(_) | Step::Table(_) | Step::FirstTable(_) | Step::WipeAll => None,
         };
         self.0.iter().filter_map(zeroed).collect()
     }
@@ -122,8 +126,16 @@ pub enum PlanError {
     CannotGrow { id: VolumeId, wanted: u64, growable_to: u64 },
     #[error("the disk still holds {volumes} volumes and {erasing} that are being erased")]
     NotEmpty { volumes: usize, erasing: usize },
+    #[error(
+        "the disk is {place}, which may hold data and is lost with it: release the array itself first, while it has all of its members"
+    )]
+    Member { place: ArrayPlace },
+    #[error("the disk has no partition that is a member of an array")]
+    NoMember,
+    #[error("the array of the disk may hold data")]
+    MayHoldData,
     #[error("{why}")]
-    Held { why: String },
+    Busy { why: String },
     #[error("the disk holds {count} partitions that do not belong to localpool")]
     EntriesOfOthers { count: usize },
     #[error("the partition table would become invalid")]

@@ -7,6 +7,7 @@ use crate::device::{
     sample::{device, disk, holds, label, loop_over, partition, unclaimed},
 };
 use crate::host::RawDisk;
+use crate::show::table::width;
 use crate::show::{
     listed::{refusal, verdict_and_reason},
     sample,
@@ -150,7 +151,7 @@ fn a_copy_of_a_pool_disk_says_that_it_is_not_ready() {
 }
 
 #[test]
-fn an_empty_machine_is_told_in_words_and_as_an_empty_list() {
+fn an_empty_machine_is_a_sentence_and_an_empty_list() {
     assert_eq!(render(&[], Format::Table).unwrap(), "no block devices were found\n");
     let value: Value = serde_json::from_str(&render(&[], Format::Json).unwrap()).unwrap();
     assert_eq!(value, serde_json::json!({"devices": []}));

@@ -1,4 +1,5 @@
-//! What went wrong on the machine, as an answer to the caller: whether the request, the state or the machine is at fault.
+//! What went wrong on the machine, as an answer to the caller: whether the request, the state or the
+//! machine is at fault.
 
 use std::path::{Path, PathBuf};
 
@@ -23,13 +24,14 @@ pub(super) fn known_path(id: VolumeId, path: &str) -> Result<PathBuf, Error> {
 }
 
 pub(super) fn failed(what: &str, error: HostError) -> Error {
-    let words = format!("could not {what}: {}", chain(&error));
+    let message = format!("could not {what}: {}", chain(&error));
     match error {
-        HostError::Busy { .. } | HostError::Changed { .. } => Error::Precondition(words),
+        HostError::Busy { .. } | HostError::Changed { .. } => Error::Precondition(message),
         HostError::Io { .. }
         | HostError::Command { .. }
         | HostError::Timeout { .. }
-        | HostError::Unsupported { .. } => Error::Internal(words),
+        | HostError::Kept { .. }
+        | HostError::Unsupported { .. } => Error::Internal(message),
     }
 }
 
@@ -39,7 +41,8 @@ pub(super) fn mount_failed(flags: &[String], error: HostError) -> Error {
         HostError::Io { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
         // Options that are not even tried, such as `bind`.
         HostError::Unsupported { .. } => true,
-        _ => false,
+        HostError::Busy { .. } | HostError::Changed { .. } => false,
+        HostError::Command { .. } | HostError::Timeout { .. } | HostError::Kept { .. } => false,
     };
     match invalid && !flags.is_empty() {
         true => Error::Invalid(format!("mount_flags {} were refused: {}", flags.join(","), chain(&error))),

@@ -9,7 +9,7 @@ use crate::health::Board;
 use crate::host::{FsKind, Host, HostError, Mount, TargetAccess, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
-use crate::volume::publish::{AccessType, AtTarget, agreed, at_target, may_be_a_volume, mount_words, published};
+use crate::volume::publish::{AccessType, AtTarget, agreed, at_target, may_be_a_volume, mount_text, published};
 use crate::volume::request::{PublishRequest, Stats};
 
 /// The blocking half.
@@ -90,9 +90,9 @@ impl Work {
     fn stage_directory(&self, id: VolumeId, path: &Path, staging: &Path, flags: &[String]) -> Result<(), Error> {
         if !flags.is_empty() {
             let flags = flags.join(",");
-            let words =
+            let message =
                 format!("mount_flags {flags} cannot be had: the volume is a folder of a filesystem that others use");
-            return Err(Error::Invalid(words));
+            return Err(Error::Invalid(message));
         }
         let mounts = self.host.mounts();
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
@@ -169,16 +169,16 @@ impl Work {
                 return Ok(());
             }
             AtTarget::This(_) => {
-                let words = format!("the volume is published at {} with another readonly flag", target.display());
-                return Err(Error::Exists(words));
+                let message = format!("the volume is published at {} with another readonly flag", target.display());
+                return Err(Error::Exists(message));
             }
             AtTarget::Other(what) => return Err(occupied("target_path", target, &what)),
             AtTarget::Nothing => {}
         }
         let elsewhere = published(&ours, staging);
         if let Some(other) = elsewhere.first().filter(|_| request.single_target) {
-            let words = format!("the volume can only be published once, and is published at {}", other.display());
-            return Err(Error::Precondition(words));
+            let message = format!("the volume can only be published once, and is published at {}", other.display());
+            return Err(Error::Precondition(message));
         }
         match kind {
             Some(_) => self.publish_mount(&ours, staging, target, request.access)?,
@@ -190,8 +190,8 @@ impl Work {
 
     fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: TargetAccess) -> Result<(), Error> {
         if !ours.iter().any(|mount| mount.target == staging) {
-            let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
-            return Err(Error::Precondition(words));
+            let message = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
+            return Err(Error::Precondition(message));
         }
         let mounts = self.host.mounts();
         mounts.make_target(target, TargetKind::Directory).map_err(|e| bad_target("target_path", e))?;
@@ -211,8 +211,8 @@ impl Work {
         let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
         if is_read_only != access.is_read_only() {
             if !elsewhere.is_empty() {
-                let words = "a raw block volume is either read-only or writable at all its targets".to_owned();
-                return Err(Error::Precondition(words));
+                let message = "a raw block volume is either read-only or writable at all its targets".to_owned();
+                return Err(Error::Precondition(message));
             }
             mounts.set_access(&view.node, access).map_err(|e| failed("set the device's read-only flag", e))?;
         }
@@ -226,7 +226,7 @@ impl Work {
         let table = self.mount_table()?;
         let stacked: Vec<&Mount> = table.iter().filter(|mount| mount.target == path).collect();
         if let Some(other) = self.mount_of_another(id, &stacked) {
-            return Err(occupied(field, path, &mount_words(other)));
+            return Err(occupied(field, path, &mount_text(other)));
         }
         self.health.unmounted(id, path);
         for _ in &stacked {
@@ -261,9 +261,18 @@ impl Work {
     /// A mount that cannot be this volume's. The remains of a mount whose disk is gone do not show whose they were;
     /// they count as the volume's, as they must be unmounted.
     fn mount_of_another<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
+        if stacked.is_empty() {
+            return None;
+        }
         let volumes = self.pool.volumes();
-        let others = || volumes.iter().filter(|view| view.id != id);
-        let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_from(mount, view.source()));
+        // Of thousands of folders on one device the path tells most.
+        let may_be = |view: &VolumeView, mount: &Mount| {
+            view.directory.as_ref().is_none_or(|directory| mount.root.starts_with(&directory.root))
+        };
+        let is_of = |view: &VolumeView, mount: &Mount| {
+            view.id != id && may_be(view, mount) && self.host.mounts().is_from(mount, view.source())
+        };
+        let is_other = |mount: &Mount| volumes.iter().any(|view| is_of(view, mount));
         stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
     }
 
@@ -277,7 +286,11 @@ impl Work {
             // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
             self.health.mounted(id, &path, unmounts);
             let is_block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
-            let usage = if is_block { None } else { measured(self.host.mounts().usage(&path), &condition)? };
+            let usage = || match self.pool.quota_usage(&view) {
+                Some(of_quota) => of_quota,
+                None => self.host.mounts().usage(&path),
+            };
+            let usage = if is_block { None } else { measured(usage(), &condition)? };
             return Ok(Stats { size: view.size, usage, condition });
         }
         let is_its = ours.iter().any(|mount| mount.target == path) || self.health.targets(id).contains(&path);
@@ -302,8 +315,8 @@ impl Work {
             return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
         }
         if required > view.size {
-            let words = format!("volume {id} has {} bytes, and {required} are asked for: expand it first", view.size);
-            return Err(Error::OutOfRange(words));
+            let message = format!("volume {id} has {} bytes, and {required} are asked for: expand it first", view.size);
+            return Err(Error::OutOfRange(message));
         }
         if let VolumeUsage::Mount(kind) = usage {
             self.grow(&view, kind, Some(&path))?;

@@ -13,13 +13,13 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{attempt, name, run};
 use crate::machine::Disk;
 use crate::page::{agent_of, section, typed};
-use crate::runbook::look;
+use crate::runbook::command;
 use crate::sets::MIB;
 use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
 use crate::table::cell;
 
 /// More than a disk may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a person asks about.
 struct Stage {
@@ -97,7 +97,7 @@ async fn lose(space: &Space, dead: &Disk, released: &Disk) -> Stage {
     let pool = space.get("DevicePool", None, &node).await.expect("it has disks");
     let is_here = |disk: &&Value| disk["state"] == "Ready";
     let here = pool["status"]["disks"].as_array().unwrap().iter().find(is_here).expect("one is here")["id"].clone();
-    look("LocalpoolDeletionStuck", "kubectl").shows(&node, &[&deleted, "Deleting DiskMissing", &stage.0]).await;
+    command("LocalpoolDeletionStuck", "kubectl").shows(&node, &[&deleted, "Deleting DiskMissing", &stage.0]).await;
     let here = here.as_str().unwrap().to_owned();
     Stage { node, dead: stage.0, saved, deleted, released: stage.1, here, hanging: Vec::new() }
 }
@@ -125,7 +125,7 @@ async fn hang(space: &Space, simulated: &SimulatedNodes) -> Vec<String> {
         node.pool().nudge();
         tokio::task::spawn_blocking(move || platter.until_somebody_waits()).await.unwrap();
     }
-    node.host.advance(PATIENCE);
+    node.host.advance(TIMEOUT);
     node.pool().nudge();
     let volume = space.volume_of(&space.namespace, "hanging").await;
     space.until_health(name(&volume), "DiskNotAnswering").await;

@@ -1,5 +1,5 @@
-//! The reaction (docs/reaction.md): disks and nodes are lost under StatefulSets of three, which are whole again without a
-//! person, and nothing is deleted where it must not.
+//! The reaction (docs/reaction.md): disks and nodes are lost under StatefulSets of three, which are whole again without
+//! a person, and nothing is deleted where it must not.
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -14,12 +14,13 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, attempt, eventually, kubectl, name, run};
 use crate::machine::Disk;
 use crate::page::{section, typed};
-use crate::runbook::look;
+use crate::runbook::command;
 use crate::sets_of_three::{Member, RealDisks, members, remove_set, set_of_three, that_ask};
 use crate::simulated::{SIMULATED, SimulatedNodes, Trouble, set_of_simulated_disks};
 use crate::table::cell;
 
-/// `recoverAfter`, the shortest that there is, less what two nodes are away of it: after a minute their volumes would be marked.
+/// `recoverAfter`, the shortest that there is, less what two nodes are away of it: after a minute their
+/// volumes would be marked.
 const BEFORE_IT_ENDS: Duration = Duration::from_secs(45);
 
 /// The simulated nodes: what each of the sets loses, two that all of them need, and one to spare.
@@ -39,13 +40,13 @@ async fn switch(mode: &str) {
         let values: Vec<String> = values.split(' ').map(|value| format!("controller.reaction.{value}")).collect();
         values.join(",")
     };
-    let words = of(&format!("mode={mode} recoverAfter=1m maxBadNodes=60%"));
+    let texts = of(&format!("mode={mode} recoverAfter=1m maxBadNodes=60%"));
     let numbers = of("atOnce=10 perHour=20");
     // Its job tolerates every taint, and would be scheduled to a node without a machine.
     let numbers = format!("{numbers},crds.apply=false");
     let release = ["upgrade", "localpool", chart, "--namespace", HOME];
-    run("helm", &[&release[..], &["--set-string", &words, "--set", &numbers]].concat()).await;
-    kubectl(&["-n", HOME, "rollout", "status", "deployment/localpool-controller", "--timeout=2m"]).await;
+    run("helm", &[&release[..], &["--set-string", &texts, "--set", &numbers]].concat()).await;
+    kubectl(&["-n", HOME, "rollout", "status", "deployment/localpool-controller", "--timeout=5m"]).await;
 }
 
 /// The label of the nodes that a set may use.
@@ -89,8 +90,8 @@ async fn fake(space: &Space, stage: &Stage, (set, lost, claims): Fake) {
     set_of_three(space, set, claims, "fake", apart).await;
 }
 
-/// The set of simulated disks, and the StatefulSets. The node that is not ready leaves at once: its volumes are marked a minute
-/// later, and `recoverAfter` begins then.
+/// The set of simulated disks, and the StatefulSets. The node that is not ready leaves at once: its volumes are marked
+/// a minute later, and `recoverAfter` begins then.
 async fn prepare(space: &Space, stage: &mut Stage) {
     that_ask(space, &set_of_simulated_disks(space), FREE + 1).await;
     fake(space, stage, FAKE[1]).await;
@@ -145,8 +146,8 @@ struct Lost {
     writes: u64,
 }
 
-/// A disk of the real node and one of a simulated one die, and one node is deleted. The pod on the dead disk of the simulated
-/// node does not end.
+/// A disk of the real node and one of a simulated one die, and one node is deleted. The pod on the dead disk of the
+/// simulated node does not end.
 async fn lose(space: &Space, stage: &mut Stage, before: &Before) -> Lost {
     let disk = space.machine().place(before.real.handles()[0]).await.expect("it is on a disk").disk;
     let saved = disk.dies(space.machine()).await;
@@ -163,8 +164,8 @@ async fn lose(space: &Space, stage: &mut Stage, before: &Before) -> Lost {
     Lost { disk, saved, platter, writes: gone.write_count(), gone }
 }
 
-/// While two of three nodes are away, which looks like a split of the network, nothing begins whose interval has passed; the
-/// nodes come back.
+/// While two of three nodes are away, which looks like a split of the network, nothing begins whose interval has
+/// passed; the nodes come back.
 async fn many_nodes_are_away(space: &Space, stage: &Stage, before: &Before) {
     for member in [&before.real, &before.disk] {
         member.is_lost(space).await;
@@ -176,7 +177,9 @@ async fn many_nodes_are_away(space: &Space, stage: &Stage, before: &Before) {
     many_are_bad(space, before.real.volumes.len() + before.disk.volumes.len()).await;
     before.nothing_is_deleted(space).await;
     let lost = name(&before.real.volumes[0]);
-    look("LocalpoolReactionStopped", "get pv").shows(&space.nodes().await[0], &[lost, "Bound", &space.namespace]).await;
+    command("LocalpoolReactionStopped", "get pv")
+        .shows(&space.nodes().await[0], &[lost, "Bound", &space.namespace])
+        .await;
     for number in SPLIT {
         stage.simulated.ends(stage.node(number));
     }
@@ -187,9 +190,11 @@ async fn fenced(space: &Space, stage: &Stage, member: &Member) {
     member.is_held(space, "NodeNotFenced").await;
     member.is_untouched(space).await;
     let (node, volume) = (stage.node(FENCED), member.handles()[0]);
-    look("LocalpoolReactionHeld", "poolvolumes").shows(node, &[volume, node, "NodeNotFenced"]).await;
-    look("LocalpoolReactionHeld", "get events").shows(node, &[&space.namespace, "ReactionHeld", "NodeNotFenced"]).await;
-    let table = look("LocalpoolAgentSilent", "devicepools").shows(node, &[node, "Unknown"]).await;
+    command("LocalpoolReactionHeld", "poolvolumes").shows(node, &[volume, node, "NodeNotFenced"]).await;
+    command("LocalpoolReactionHeld", "get events")
+        .shows(node, &[&space.namespace, "ReactionHeld", "NodeNotFenced"])
+        .await;
+    let table = command("LocalpoolAgentSilent", "devicepools").shows(node, &[node, "Unknown"]).await;
     assert_ne!(cell(&table, node, "SINCE"), cell(&table, node, "AGE"), "{table}");
     assert!(cell(&table, node, "SINCE").starts_with(|c: char| c.is_ascii_digit()), "{table}");
     let fence = json!([
@@ -200,31 +205,35 @@ async fn fenced(space: &Space, stage: &Stage, member: &Member) {
     member.is_whole_again(space).await;
 }
 
-/// The leader counts these volumes: what holds back the whole cluster is told of none by itself.
+/// The leader counts these volumes: what holds back the whole cluster is not reported for each of them.
 async fn many_are_bad(space: &Space, volumes: usize) {
-    let look = async || {
-        let pod = leader(space).await;
-        let path = format!("/api/v1/namespaces/{HOME}/pods/{pod}:9809/proxy/metrics");
-        let metrics = attempt("kubectl", &["get", "--raw", &path]).await?;
-        let held = |line: &&str| line.starts_with("localpool_controller_reaction_held");
-        let found: Vec<&str> = metrics.lines().filter(held).collect();
+    let poll = async || {
+        let found = leader_reports(space, "localpool_controller_reaction_held").await?;
         let counts = found.iter().filter_map(|line| line.split_once("{why=\"ManyNodesBad\"} ")?.1.parse().ok());
         if counts.max().is_some_and(|count: usize| count >= volumes) { Ok(()) } else { Err(found.join(", ")) }
     };
-    eventually("the reaction waits, as many nodes are bad", SOON, look).await;
+    eventually("the reaction waits, as many nodes are bad", SOON, poll).await;
+}
+
+/// The lines of one metric that the leader serves.
+async fn leader_reports(space: &Space, metric: &str) -> Result<Vec<String>, String> {
+    let pod = leader(space).await;
+    let path = format!("/api/v1/namespaces/{HOME}/pods/{pod}:9809/proxy/metrics");
+    let metrics = attempt("kubectl", &["get", "--raw", &path]).await?;
+    Ok(metrics.lines().filter(|line| line.starts_with(metric)).map(str::to_owned).collect())
 }
 
 async fn leader(space: &Space) -> String {
-    let look = async || {
+    let poll = async || {
         let lease = space.get("Lease", Some(HOME), "localpool-controller").await.ok_or("no lease")?;
         let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
         holder.map(str::to_owned).ok_or("nobody")
     };
-    eventually("a controller leads", SOON, look).await
+    eventually("a controller leads", SOON, poll).await
 }
 
-/// The controllers are killed while the pod on the lost disk, whose claims are deleted, does not end. They have the same names
-/// afterwards, so nobody waits for the lease.
+/// The controllers are killed while the pod on the lost disk, whose claims are deleted, does not end. They have the
+/// same names afterwards, so nobody waits for the lease.
 async fn killed_in_the_middle(space: &Space, stage: &Stage, member: &Member) {
     let ends = async || {
         for claim in &member.claims {
@@ -236,9 +245,14 @@ async fn killed_in_the_middle(space: &Space, stage: &Stage, member: &Member) {
         Ok(())
     };
     eventually("both claims of the pod are deleted", SOON, ends).await;
+    let counted = async || {
+        let found = leader_reports(space, "localpool_controller_reaction_steps_total").await?;
+        if found.is_empty() { Err("no step".to_owned()) } else { Ok(()) }
+    };
+    eventually("the leader counts what it has done", SOON, counted).await;
     let (node, volume) = (stage.node(DISK), name(&member.volumes[0]));
-    look("LocalpoolReactionStuck", "get pv").shows(node, &[volume, "\"began\""]).await;
-    look("LocalpoolReactionStuck", "poolvolumes").shows(node, &[volume, node, "Waits"]).await;
+    command("LocalpoolReactionStuck", "get pv").shows(node, &[volume, "\"began\""]).await;
+    command("LocalpoolReactionStuck", "poolvolumes").shows(node, &[volume, node, "Waits"]).await;
     let controllers = space.machine().processes(&["localpool", "controller"]);
     assert!(!controllers.is_empty());
     for pid in controllers {
@@ -259,7 +273,7 @@ async fn real(space: &Space, lost: &Lost, member: &Member) {
 
 async fn gone(space: &Space, lost: &Lost, member: &Member) {
     let words = [member.handles()[0], member.node(), "NodeGone"];
-    look("LocalpoolVolumeWithoutNode", "poolvolumes").shows(member.node(), &words).await;
+    command("LocalpoolVolumeWithoutNode", "poolvolumes").shows(member.node(), &words).await;
     member.is_whole_again(space).await;
     member.is_forgotten(space).await;
     assert_eq!(lost.gone.write_count(), lost.writes, "nothing is erased");
@@ -292,15 +306,20 @@ async fn play(space: &Space, stage: &mut Stage) {
     tokio::join!(before.disk.let_go(space), before.fenced.let_go(space));
 }
 
-/// Everything goes, so that no check after this one finds a node that nobody runs.
+/// Everything goes, so that no check after this one finds a node that nobody runs, or the reaction.
 async fn clear(space: &Space, stage: Stage) {
     // Else no pod ends after a failure.
     stage.simulated.all_end();
-    let sets = ["real", "gone", "fenced", "disk"].map(|set| remove_set(space, set));
-    futures::future::join_all(sets).await;
-    space.delete("LocalVolumeSet", space.here(), "fake").await;
-    space.until_gone("LocalVolumeSet", space.here(), "fake").await;
-    tokio::join!(stage.simulated.remove(space), stage.real.remove(space), switch("Off"));
+    let all_sets = async {
+        let sets = ["real", "gone", "fenced", "disk"].map(|set| remove_set(space, set));
+        futures::future::join_all(sets).await;
+        space.delete("LocalVolumeSet", space.here(), "fake").await;
+        space.until_gone("LocalVolumeSet", space.here(), "fake").await;
+    };
+    let removed = AssertUnwindSafe(all_sets).catch_unwind().await;
+    tokio::join!(stage.simulated.remove(space), switch("Off"));
+    removed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    stage.real.remove(space).await;
 }
 
 #[test]
@@ -313,11 +332,13 @@ fn what_is_lost_under_sets_of_three_is_whole_elsewhere_and_nothing_is_deleted_wh
         };
         let ended = AssertUnwindSafe(steps).catch_unwind().await;
         if ended.is_err() {
-            for words in [&["get", "pv", "-o", "yaml"][..], &["get", "statefulsets,pods,pvc,pdb", "-A", "-o", "wide"]] {
-                eprintln!("{}", kubectl(words).await);
+            for arguments in
+                [&["get", "pv", "-o", "yaml"][..], &["get", "statefulsets,pods,pvc,pdb", "-A", "-o", "wide"]]
+            {
+                eprintln!("{}", kubectl(arguments).await);
             }
         }
-        clear(space, stage).await;
-        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let cleared = AssertUnwindSafe(clear(space, stage)).catch_unwind().await;
+        ended.and(cleared).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }

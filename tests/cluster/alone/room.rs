@@ -97,7 +97,7 @@ async fn offered(space: &Space) -> BTreeMap<String, (u64, u64)> {
 
 /// Disks, DevicePool and CSIStorageCapacity say the same.
 async fn agree(space: &Space) {
-    let look = async || {
+    let poll = async || {
         let (disks, pool) = (free_on_disks(space).await, free_in_pool(space).await);
         for (set, free) in &disks {
             if pool.get(*set) != Some(free) {
@@ -112,7 +112,7 @@ async fn agree(space: &Space) {
         }
         Ok(())
     };
-    eventually("disks, DevicePool and CSIStorageCapacity agree", SOON, look).await;
+    eventually("disks, DevicePool and CSIStorageCapacity agree", SOON, poll).await;
 }
 
 /// The number of time series of each component, without those that begin with the first call or write of a kind.
@@ -169,7 +169,7 @@ async fn nothing_new(space: &Space) {
         let told = told_to_scheduler(space).await;
         if told.values().all(|(free, _)| *free == 0) { Ok(()) } else { Err(told) }
     };
-    eventually("the scheduler is told of no room", SOON, nothing).await;
+    eventually("the scheduler learns that there is no room", SOON, nothing).await;
     space.create(&space.claim("new", "local-carved", "64Mi")).await;
     space.create(&space.pod("new", "new", As::Folder)).await;
     space.event("new", &["FailedScheduling", "enough free storage"]).await;

@@ -1,5 +1,5 @@
-//! Disks that move and nodes that are installed again: as docs/troubleshooting.md says, on nodes of which only the machines
-//! are simulated.
+//! Disks that move and nodes that are installed again: as docs/troubleshooting.md says, on nodes of which only the
+//! machines are simulated.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::check::{Needs, Space, check};
 use crate::cluster::{SOON, attempt, eventually, name};
 use crate::page::{Section, section, typed};
-use crate::runbook::look;
+use crate::runbook::command;
 use crate::sim::SimNode;
 use crate::simulated::{SimulatedNodes, set_of_simulated_disks};
 
@@ -56,15 +56,15 @@ async fn kept_without_claims(space: &Space, claims: [&str; 3]) {
         let pv = space.persistent_volume(claim).await;
         space.remove_pod(claim).await;
         let values = [("NAMESPACE", &*space.namespace), ("CLAIM", claim), ("NAME", &*pv)];
-        for words in ["kubectl patch pv NAME", "kubectl delete pvc", "kubectl delete pv NAME"] {
-            typed(&page.command(words, &values)).await;
+        for phrase in ["kubectl patch pv NAME", "kubectl delete pvc", "kubectl delete pv NAME"] {
+            typed(&page.command(phrase, &values)).await;
         }
     });
     futures::future::join_all(each).await;
 }
 
-/// The old node has nothing to erase and removes the object. It waits for ten minutes first: the test writes what the leader
-/// would write then, and each leader believes.
+/// The old node has nothing to erase and removes the object. It waits for ten minutes first: the test writes what the
+/// leader would write then, and each leader believes.
 async fn removed_by_the_old_node(space: &Space, volume: &str) {
     typed(&page("A volume whose PersistentVolume is gone").command("\"order\":\"Erase\"", &[("VOLUME", volume)])).await;
     let waits = |volume: &Value| {
@@ -105,8 +105,8 @@ async fn moves(space: &Space, from: &mut SimNode, to: &SimNode) {
     to.pool().nudge();
     space.until_ordered(&to.name, id, "Done", "label").await;
     space.until_health(volume, "DiskElsewhere").await;
-    look("LocalpoolVolumeElsewhere", "DiskElsewhere").shows(&from.name, &[volume, "DiskElsewhere"]).await;
-    look("LocalpoolVolumeElsewhere", "\"Conflict\"").shows(&from.name, &[id, &to.name, &from.name]).await;
+    command("LocalpoolVolumeElsewhere", "DiskElsewhere").shows(&from.name, &[volume, "DiskElsewhere"]).await;
+    command("LocalpoolVolumeElsewhere", "\"Conflict\"").shows(&from.name, &[id, &to.name, &from.name]).await;
     space.until("PoolVolume", None, volume, "is in conflict", is_in_conflict).await;
     ordered("GiveUp", &from.name, id).await;
     space.until_ordered(&from.name, id, "Done", "").await;
@@ -134,7 +134,7 @@ async fn abandoned(node: &str, volume: &str) {
     let refusal = attempt("sh", &["-c", &dry_run]).await.expect_err("the node exists");
     assert!(refusal.contains("is not given up") && refusal.contains(node), "{refusal}");
     typed(&gone.command("kubectl delete node", &[("NODE", node)])).await;
-    look("LocalpoolVolumeWithoutNode", "get node").typed(node, &[]).await;
+    command("LocalpoolVolumeWithoutNode", "get node").typed(node, &[]).await;
     let told = typed(&dry_run).await;
     assert!(told.contains(&format!("would give up volume {volume}")), "{told}");
     typed(&dry_run.replace("--dry-run ", "")).await;

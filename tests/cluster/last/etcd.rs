@@ -1,5 +1,5 @@
-//! etcd is put back from a backup that is older than the disks, as docs/troubleshooting.md says: its revision goes back, and
-//! whatever goes on from a later one hears nothing.
+//! etcd is put back from a backup that is older than the disks, as docs/troubleshooting.md says: its revision goes
+//! back, and whatever goes on from a later one hears nothing.
 
 use serde_json::{Value, json};
 
@@ -40,8 +40,8 @@ async fn backed_up(machine: &Machine) {
     started(machine, &["etcd"]).await;
 }
 
-/// As the page and Kubernetes' own documentation say: no API server runs meanwhile, and all other components begin again after
-/// it.
+/// As the page and Kubernetes' own documentation say: no API server runs meanwhile, and all other components
+/// begin again after it.
 async fn put_back(machine: &Machine) {
     stopped(machine, &["apiserver", "etcd"]).await;
     copied(machine, "etcd-backup", "etcd").await;
@@ -55,7 +55,7 @@ async fn restarted() {
     let page = section("troubleshooting.md", "etcd was put back from a backup");
     typed(&page.command("rollout restart", &[])).await;
     for what in ["deployment/localpool-controller", "daemonset/localpool-node"] {
-        kubectl(&["-n", HOME, "rollout", "status", what, "--timeout=2m"]).await;
+        kubectl(&["-n", HOME, "rollout", "status", what, "--timeout=5m"]).await;
     }
 }
 

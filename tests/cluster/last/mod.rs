@@ -1,6 +1,7 @@
 //! The end of the installation, after everything else; in the order of the names.
 
 mod etcd;
+mod rights;
 
 use serde_json::Value;
 
@@ -101,7 +102,7 @@ fn c_a_second_release_is_refused_and_leaves_the_first_one_alone() {
         let words = ["install", "second", &chart, "--namespace", &space.namespace, "--set", "crds.apply=false"];
         let refusal = attempt("helm", &words).await.expect_err("a cluster has one driver of a name");
         assert!(refusal.contains(DRIVER), "{refusal}");
-        kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
+        kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=5m"]).await;
         let _ = attempt("helm", &["uninstall", "second", "--namespace", &space.namespace]).await;
         assert!(space.get("CSIDriver", None, DRIVER).await.is_some());
         space.running("data", "local-carved", "64Mi", As::Folder).await;

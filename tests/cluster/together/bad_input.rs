@@ -12,7 +12,7 @@ fn a_pool_volume_cannot_be_edited_into_another_one() {
     check(Needs::Cluster, async |space| {
         space.running("data", "local-carved", "64Mi", As::Folder).await;
         let volume = space.volume_of(&space.namespace, "data").await;
-        for (field, value, words) in [
+        for (field, value, message) in [
             ("node", json!("elsewhere"), "a local volume stays on its node"),
             ("volumeName", json!("other"), "spec.volumeName cannot be changed"),
             ("volumeMode", json!("Block"), "spec.volumeMode cannot be changed"),
@@ -24,7 +24,7 @@ fn a_pool_volume_cannot_be_edited_into_another_one() {
             let patch = json!({"spec": {field: value}});
             let refusal =
                 space.try_patch("PoolVolume", None, name(&volume), &patch).await.expect_err(field).to_string();
-            assert!(refusal.contains(words), "{field}: {refusal}");
+            assert!(refusal.contains(message), "{field}: {refusal}");
         }
         space.shell("data", "echo works >/data/file").await;
     });
@@ -60,15 +60,15 @@ fn a_pool_volume_made_by_hand_under_a_wrong_name_gets_no_space() {
     check(Needs::Cluster, async |space| {
         let node = space.nodes().await.remove(0);
         let odd = by_hand("00000000-0000-4000-8000-00000000beef", &node);
-        let refusal = space.try_create(&odd).await.expect_err("no id of ours").to_string();
+        let refusal = space.try_create(&odd).await.expect_err("not one of our ids").to_string();
         assert!(refusal.contains("create a PersistentVolumeClaim"), "{refusal}");
         // An id such as the driver makes, but of another volume: only somebody who knows the rule notices.
         let id = VolumeId::of_name("another").to_string();
         space.create(&by_hand(&id, &node)).await;
         let refused = |now: &Value| now["status"]["phase"] == "Rejected";
         let now = space.until("PoolVolume", None, &id, "is rejected", refused).await;
-        let words = now["status"]["message"].as_str().unwrap_or_default();
-        assert!(words.contains("was not made by the driver"), "{words}");
+        let message = now["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("was not made by the driver"), "{message}");
         if let Some(machine) = &space.machine {
             assert!(machine.place(&id).await.is_none(), "it got space");
         }

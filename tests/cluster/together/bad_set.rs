@@ -36,17 +36,17 @@ fn a_set_with_unknown_fields_claims_nothing_and_names_them() {
 }
 
 #[test]
-fn a_set_that_contradicts_its_schema_is_refused_by_the_apiserver_in_words() {
+fn a_set_that_contradicts_its_schema_is_refused_by_the_apiserver_with_a_message() {
     check(Needs::Cluster, async |space| {
         let set = || space.set("set", "/nowhere/*");
-        for (pointer, value, words) in [
+        for (pointer, value, message) in [
             ("/spec/storageClassName", json!(""), "storageClassName"),
             ("/spec/volumeMode", json!("Blocks"), "volumeMode"),
             ("/spec/partitioningSpec", json!({"count": 0}), "count"),
             ("/spec/partitioningSpec", json!({"mode": "dynamic"}), "Dynamic"),
         ] {
             let refusal = space.try_create(&set().with(pointer, value)).await.expect_err("refused").to_string();
-            assert!(refusal.contains(words), "{pointer}: {refusal}");
+            assert!(refusal.contains(message), "{pointer}: {refusal}");
         }
         space.create(&set()).await;
         let removed = json!({"spec": {"partitioningSpec": null}});
@@ -64,8 +64,8 @@ fn a_set_that_is_deleted_keeps_its_volumes_offers_nothing_and_gets_its_disks_bac
         space.until_gone("LocalVolumeSet", space.here(), "gone").await;
         let offers_nothing = async || {
             let status = space.disk_status(&disk).await.unwrap_or_default();
-            let words = status["message"].as_str().unwrap_or_default().to_owned();
-            if words.contains("does not exist: it offers no space") { Ok(()) } else { Err(status) }
+            let message = status["message"].as_str().unwrap_or_default().to_owned();
+            if message.contains("does not exist: it offers no space") { Ok(()) } else { Err(status) }
         };
         crate::cluster::eventually("the disk says that its set is gone", crate::cluster::SOON, offers_nothing).await;
         space.shell("old", "echo works >/data/file && sync && cat /data/file").await;

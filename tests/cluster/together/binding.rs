@@ -9,9 +9,9 @@ use crate::pods::As;
 /// A claim is bound with its pod, the pod writes, and after both are deleted all their data is gone, too.
 async fn lives(space: &Space, class: &str) {
     space.create(&space.claim("data", class, "1Gi")).await;
-    let words = space.event("data", &["WaitForFirstConsumer"]).await;
+    let message = space.event("data", &["WaitForFirstConsumer"]).await;
     let claim = space.get("PersistentVolumeClaim", space.here(), "data").await.unwrap();
-    assert_eq!(claim["status"]["phase"], "Pending", "{words}");
+    assert_eq!(claim["status"]["phase"], "Pending", "{message}");
     space.create(&space.pod("app", "data", As::Folder)).await;
     let pod = space.until_running("app").await;
     let bound = space.until_bound("data").await;

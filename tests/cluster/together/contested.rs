@@ -8,12 +8,12 @@ use crate::pods::With as _;
 use crate::sets::MIB;
 
 /// Waits until the set reports that it does not take a device, for a reason with these words.
-async fn until_left(space: &Space, set: &str, words: &str) {
+async fn until_left(space: &Space, set: &str, message: &str) {
     let told = |set: &Value| {
         let left = set["status"]["unmatchedDevices"].as_array().cloned().unwrap_or_default();
-        left.iter().any(|one| one["reason"].as_str().is_some_and(|reason| reason.contains(words)))
+        left.iter().any(|one| one["reason"].as_str().is_some_and(|reason| reason.contains(message)))
     };
-    space.until("LocalVolumeSet", space.here(), set, &format!("leaves a device: {words}"), told).await;
+    space.until("LocalVolumeSet", space.here(), set, &format!("leaves a device: {message}"), told).await;
 }
 
 fn is_untouched(disk: &Disk) -> bool {
@@ -28,12 +28,12 @@ fn a_disk_that_two_sets_want_is_the_older_ones_and_both_say_so() {
         let here = &space.namespace;
         until_left(space, "younger", &format!("the set {here}/older has it")).await;
         space.set_says("younger", "Available", "False", "NoDevices").await;
-        let words = format!("{here}/younger selects 1 of its devices too");
+        let text = format!("{here}/younger selects 1 of its devices too");
         let told = |set: &Value| {
             let conditions = set["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().any(|one| one["message"].as_str().is_some_and(|message| message.contains(&words)))
+            conditions.iter().any(|one| one["message"].as_str().is_some_and(|message| message.contains(&text)))
         };
-        space.until("LocalVolumeSet", space.here(), "older", "is told of the other", told).await;
+        space.until("LocalVolumeSet", space.here(), "older", "names the other", told).await;
         // It stays with the set that has it, even when that set is deleted.
         space.delete("LocalVolumeSet", space.here(), "older").await;
         space.until_gone("LocalVolumeSet", space.here(), "older").await;

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
-use crate::cluster::{SOON, eventually, kubectl, name, run};
+use crate::cluster::{DRIVER, SOON, eventually, kubectl, name, run};
 use crate::machine::Disk;
 use crate::page::{in_the_agents_pod, section, typed};
-use crate::runbook::look;
+use crate::runbook::command;
 use crate::sets::MIB;
 use crate::table::cell;
 
@@ -21,8 +21,8 @@ async fn until_disk(space: &Space, node: &str, id: &str, what: &str, holds: impl
 
 /// What people and monitoring see of the dead disk, and of a volume on it.
 async fn is_shown(space: &Space, node: &str, id: &str, volume: &str) {
-    look("LocalpoolDiskMissing", "Missing").shows(node, &[id]).await;
-    let volumes = look("LocalpoolVolumeUnusable", "kubectl").shows(node, &[volume, "DiskMissing"]).await;
+    command("LocalpoolDiskMissing", "Missing").shows(node, &[id]).await;
+    let volumes = command("LocalpoolVolumeUnusable", "kubectl").shows(node, &[volume, "DiskMissing"]).await;
     let claim = format!("{}/kept", space.namespace);
     for (head, is) in
         [("NODE", node), ("STATE", "Unusable"), ("HEALTH", "DiskMissing"), ("CLAIM", &claim), ("DISK", id)]
@@ -34,6 +34,26 @@ async fn is_shown(space: &Space, node: &str, id: &str, volume: &str) {
     space.until_served("controller", "localpool_controller_abnormal_volumes", &["\"DiskMissing\""]).await;
     space.until_served("node", "localpool_disk_unhealthy", &[id, "\"DiskMissing\""]).await;
     space.until_served("node", "localpool_pool_unhealthy_disks", &["\"DiskMissing\""]).await;
+    kubelet_shows_it(space, node).await;
+}
+
+/// A kubelet with the gate `CSIVolumeHealth` asks for health, and writes the answers into the pod and the CSINode.
+async fn kubelet_shows_it(space: &Space, node: &str) {
+    let missing = |health: &Value, status: &str| {
+        let mut conditions = health["healthConditions"].as_array().into_iter().flatten();
+        conditions.any(|condition| condition["reason"] == "DiskMissing" && condition["status"] == status)
+    };
+    let of_pod = |pod: &Value| {
+        let volumes = pod["status"]["volumeHealth"].as_array();
+        volumes.into_iter().flatten().any(|volume| missing(volume, "Inaccessible"))
+    };
+    space.until("Pod", space.here(), "kept", "kubelet shows that its volume is lost", of_pod).await;
+    // The other disks of the node are well.
+    let of_node = |node: &Value| {
+        let drivers = node["status"]["storageHealth"].as_array();
+        drivers.into_iter().flatten().any(|driver| driver["name"] == DRIVER && missing(driver, "StorageDegraded"))
+    };
+    space.until("CSINode", None, node, "kubelet shows that a disk is lost", of_node).await;
 }
 
 /// Two volumes on the disk; the claim of the first is deleted while it is away.
@@ -62,7 +82,7 @@ async fn is_given_up(space: &Space, node: &str, id: &str, volume: &str) {
 /// It is held: nobody gets a volume on it, and the page has what erases it.
 async fn is_held_and_erased(space: &Space, node: &str, id: &str, volumes: [&str; 2]) {
     until_disk(space, node, id, "is held", |disk| disk["cordon"].to_string().contains("GivenUp")).await;
-    look("LocalpoolDiskNotReady", "GivenUp").shows(node, &[id]).await;
+    command("LocalpoolDiskNotReady", "GivenUp").shows(node, &[id]).await;
     let class = format!("{}-lost", space.namespace);
     space.create(&space.claim("late", &class, "64Mi")).await;
     space.create(&space.pod("late", "late", crate::pods::As::Folder)).await;
@@ -73,7 +93,7 @@ async fn is_held_and_erased(space: &Space, node: &str, id: &str, volumes: [&str;
     let [deleted, kept] = volumes;
     let page = section("troubleshooting.md", "A disk is missing, and stays so");
     in_the_agents_pod(node, &page.command("disk adopt ID", &[("ID", id)])).await;
-    look("LocalpoolVolumeFound", "kubectl").shows(node, &[deleted, "Found", id]).await;
+    command("LocalpoolVolumeFound", "kubectl").shows(node, &[deleted, "Found", id]).await;
     let more = section("troubleshooting.md", "A volume whose PersistentVolume is gone");
     typed(&more.command("\"order\":\"Erase\"", &[("VOLUME", deleted)])).await;
     let values = [("NAMESPACE", &*space.namespace), ("CLAIM", "kept")];
@@ -103,6 +123,8 @@ async fn lose(space: &Space, disk: &Disk) {
     is_held_and_erased(space, &node, id, [deleted, kept]).await;
     assert_eq!(run("wipefs", &["--noheadings", disk.path()]).await.trim(), "", "it is blank");
     space.nothing_is_ordered(&node, id).await;
+    let is_well = |node: &Value| !node["status"]["storageHealth"].to_string().contains(id);
+    space.until("CSINode", None, &node, "kubelet shows the disk no more", is_well).await;
 }
 
 #[test]

@@ -34,8 +34,8 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         let old = released(space, "data").await;
         let pv = name(&old).to_owned();
         let values = [("NAME", &*pv)];
-        let words = typed(&advice().command("kubectl get pv NAME", &values)).await;
-        assert!(words.contains("Retain") && words.contains("Released"), "{words}");
+        let shown = typed(&advice().command("kubectl get pv NAME", &values)).await;
+        assert!(shown.contains("Retain") && shown.contains("Released"), "{shown}");
         typed(&advice().command("kubectl delete pv NAME", &values)).await;
         let volume = space.get("PoolVolume", None, &id).await.expect("the object stays");
         assert_eq!(volume["status"]["phase"], "Ready");

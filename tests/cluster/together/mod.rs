@@ -7,6 +7,7 @@ mod binding;
 mod contested;
 mod discovery;
 mod examples;
+mod folders;
 mod given_up;
 mod growth;
 mod kept;

@@ -49,7 +49,7 @@ fn all<'a>(objects: &'a Value, list: &str) -> Vec<&'a Value> {
 
 async fn every_target_is_up(server: &Server, scrapes: &Value) {
     let wanted = all(scrapes, "static_configs").len();
-    let look = async || {
+    let poll = async || {
         let found = server.get("/api/v1/targets", &[("state", "active")]).await?;
         let targets = found["activeTargets"].as_array().unwrap();
         let down: Vec<String> = targets
@@ -59,37 +59,37 @@ async fn every_target_is_up(server: &Server, scrapes: &Value) {
             .collect();
         if down.is_empty() && targets.len() == wanted { Ok(()) } else { Err(format!("{}, {down:?}", targets.len())) }
     };
-    eventually(&format!("{wanted} targets are up"), SOON, look).await;
+    eventually(&format!("{wanted} targets are up"), SOON, poll).await;
 }
 
 /// Alerts that something has no metrics are quiet, so Prometheus has found what they ask for.
 async fn every_alert_is_evaluated(server: &Server, rules: &Value) {
     let wanted = all(&rules["groups"], "rules").len();
-    let look = async || {
+    let poll = async || {
         let found = server.get("/api/v1/rules", &[]).await?;
         let rules = all(&found["groups"], "rules");
         let is_wrong = |rule: &&&Value| {
             let is_of_absence = ABSENCE.iter().any(|name| rule["name"] == *name);
             rule["health"] != "ok" || is_of_absence && rule["state"] != "inactive"
         };
-        let words =
+        let message =
             |rule: &&Value| format!("{}: {} {} {}", rule["name"], rule["health"], rule["state"], rule["lastError"]);
-        let wrong: Vec<String> = rules.iter().filter(is_wrong).map(words).collect();
+        let wrong: Vec<String> = rules.iter().filter(is_wrong).map(message).collect();
         if wrong.is_empty() && rules.len() == wanted { Ok(()) } else { Err(format!("{}, {wrong:?}", rules.len())) }
     };
-    eventually(&format!("{wanted} alerts are evaluated"), SOON, look).await;
+    eventually(&format!("{wanted} alerts are evaluated"), SOON, poll).await;
 }
 
 async fn every_metric_has_a_series(server: &Server) {
     let named: BTreeSet<String> = NAMED_METRICS.iter().flat_map(|text| metrics_in(text)).collect();
-    let look = async || {
+    let poll = async || {
         let found = server.get("/api/v1/label/__name__/values", &[]).await?;
         let found = metrics_in(&found.to_string());
         let missing = named.difference(&found).filter(|name| !is_none_while_well(name));
         let missing: Vec<&String> = missing.collect();
         if missing.is_empty() { Ok(()) } else { Err(format!("alerts or panels ask for {missing:?}")) }
     };
-    eventually("each metric that an alert or a panel names has a series", SOON, look).await;
+    eventually("each metric that an alert or a panel names has a series", SOON, poll).await;
 }
 
 /// What LocalpoolAgentGone needs: it knows an agent that does not answer only by these labels.
@@ -163,12 +163,12 @@ fn prometheus_reads_every_pod_evaluates_every_alert_and_answers_every_panel() {
         every_agent_has_its_node_at_the_metric_up(&pods, &server).await;
         let dashboard = only(&chart, "ConfigMap")["data"]["localpool.json"].as_str().unwrap();
         let dashboard: Value = serde_json::from_str(dashboard).unwrap();
-        let look = async || answers(&server, &dashboard, Duration::from_secs(60)).await;
-        eventually("Prometheus answers each panel", SOON, look).await;
+        let poll = async || answers(&server, &dashboard, Duration::from_secs(60)).await;
+        eventually("Prometheus answers each panel", SOON, poll).await;
         if let Some(file) = std::env::var_os("LOCALPOOL_TEST_PICTURE") {
             keep_busy(space, WATCHED).await;
-            let look = async || answers(&server, &dashboard, WATCHED).await;
-            let (answered, window) = eventually("Prometheus answers each panel", SOON, look).await;
+            let poll = async || answers(&server, &dashboard, WATCHED).await;
+            let (answered, window) = eventually("Prometheus answers each panel", SOON, poll).await;
             std::fs::write(file, picture::draw(&answered, window)).unwrap();
         }
     });

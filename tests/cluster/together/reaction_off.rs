@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::check::{Needs, check};
 use crate::sets_of_three::{RealDisks, members, remove_set, set_of_three};
 
-/// The shortest `recoverAfter` that there is, and a pass before and after it: a controller that reacts would have begun.
+/// The shortest `recoverAfter` that there is, and a pass before and after it: a controller that
+/// reacts would have begun.
 const LONGER: Duration = Duration::from_secs(60 + 2 * 30 + 5);
 
 #[test]

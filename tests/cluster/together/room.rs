@@ -231,7 +231,7 @@ fn a_class_whose_parameters_contradict_each_other_gives_nothing_and_says_so() {
             let named = |event: &&String| event.contains("local-carved") || event.contains("localpool/slots");
             if events.iter().filter(failed).any(|event| named(&event)) { Ok(()) } else { Err(events) }
         };
-        eventually("the claim is told which parameter rules out which", SOON, told).await;
+        eventually("an Event of the claim says which parameter rules out which", SOON, told).await;
     });
 }
 

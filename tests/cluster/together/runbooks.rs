@@ -1,5 +1,5 @@
-//! What the runbooks say to look at: each command is typed as it is on its page. Stories of other checks have what is wrong
-//! there, and look whether the command shows it.
+//! What the runbooks say to look at: each command is typed as it is on its page. Stories of other checks have what is
+//! wrong there, and check whether the command shows it.
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,7 +11,7 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{SOON, eventually, name};
 use crate::page::{section, typed};
 use crate::pods::With as _;
-use crate::runbook::looks;
+use crate::runbook::commands;
 
 /// The name of a LocalVolume whose path leads nowhere, and of a set whose deletion does not end.
 const GONE: &str = "gone";
@@ -77,7 +77,7 @@ async fn allowed(space: &Space) {
 }
 
 /// Types all of them.
-async fn looked_at(space: &Space) {
+async fn typed_all(space: &Space) {
     space.create(&path_missing(space)).await;
     let class = space.class("ext4", "Immediate").await;
     space.create(&space.claim("data", &class, "64Mi")).await;
@@ -87,21 +87,21 @@ async fn looked_at(space: &Space) {
 
     let agent = space.agent_pod().await;
     let node = agent["spec"]["nodeName"].as_str().unwrap();
-    let looks = looks();
-    for look in &looks {
+    let commands = commands();
+    for shown_command in &commands {
         // `NAME` is the head of a column elsewhere.
-        let is_of_gone = look.command.contains("NAMESPACE");
+        let is_of_gone = shown_command.command.contains("NAMESPACE");
         let values = if is_of_gone { of_gone(space) } else { [("localpool-node-x2k4d", name(&agent)); 2] };
-        let said = look.typed(if look.is_about_nothing() { ABSENT } else { node }, &values).await;
-        let words = match &*look.alert {
-            "LocalpoolPathMissing" if look.command.contains("missingDevicePaths") => PATH,
+        let said = shown_command.typed(if shown_command.is_about_nothing() { ABSENT } else { node }, &values).await;
+        let message = match &*shown_command.alert {
+            "LocalpoolPathMissing" if shown_command.command.contains("missingDevicePaths") => PATH,
             "LocalpoolSetDeletionStuck" => "example.com/cleanup",
             "LocalpoolReconcileErrors" => "a test refuses it",
             _ => continue,
         };
-        assert!(said.contains(words), "{}: {said}", look.alert);
+        assert!(said.contains(message), "{}: {said}", shown_command.alert);
     }
-    assert!(looks.len() > 40, "only {} commands", looks.len());
+    assert!(commands.len() > 40, "only {} commands", commands.len());
 }
 
 fn of_gone(space: &Space) -> [(&str, &str); 2] {
@@ -111,7 +111,7 @@ fn of_gone(space: &Space) -> [(&str, &str); 2] {
 #[test]
 fn each_command_of_a_runbook_that_only_looks_works_and_has_the_heads_that_its_page_shows() {
     check(Needs::Machine, async |space| {
-        let ended = AssertUnwindSafe(looked_at(space)).catch_unwind().await;
+        let ended = AssertUnwindSafe(typed_all(space)).catch_unwind().await;
         // Also after a failure: with its finalizer the set would stay, and its namespace.
         let page = section("runbooks/LocalpoolSetDeletionStuck.md", "Do");
         typed(&page.command("\"finalizers\":null", &of_gone(space))).await;

@@ -77,7 +77,7 @@ fn kubelet_tells_the_statistics_of_a_claim() {
         space.shell("data", "dd if=/dev/zero of=/data/file bs=1M count=20 2>/dev/null && sync").await;
         let node = space.volume_of(&space.namespace, "data").await["spec"]["node"].as_str().unwrap().to_owned();
         let label = format!("namespace=\"{}\",persistentvolumeclaim=\"data\"", space.namespace);
-        let look = async || {
+        let poll = async || {
             let text = space.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/metrics")]).await;
             let value = |name: &str| -> Option<f64> {
                 let line = text.lines().find(|line| line.starts_with(&format!("{name}{{{label}")))?;
@@ -94,7 +94,7 @@ fn kubelet_tells_the_statistics_of_a_claim() {
                 _ => Err(found),
             }
         };
-        eventually("kubelet_volume_stats of the claim", SOON, look).await;
+        eventually("kubelet_volume_stats of the claim", SOON, poll).await;
     });
 }
 
@@ -104,16 +104,18 @@ pub(super) const NAMED_METRICS: [&str; 2] = [
     include_str!("../../../charts/localpool/files/dashboard.json"),
 ];
 /// Metrics without a time series as long as nothing is wrong, and the check that asks for one when something is.
-const ASKED_FOR: [(&str, &str); 7] = [
+const ASKED_FOR: [(&str, &str); 8] = [
     ("localpool_controller_abnormal_volumes", "together/given_up.rs"),
     ("localpool_controller_marked_persistent_volumes", "together/marks.rs"),
     ("localpool_controller_reaction_held", "alone/reaction.rs"),
+    ("localpool_controller_reaction_steps_total", "alone/reaction.rs"),
     ("localpool_controller_reconcile_errors_total", "together/runbooks.rs"),
     ("localpool_controller_set_deletion_timestamp_seconds", "together/runbooks.rs"),
     ("localpool_disk_unhealthy", "together/given_up.rs"),
     ("localpool_pool_unhealthy_disks", "together/given_up.rs"),
 ];
-/// Those of disks that say more of themselves than a loop device does, SCSI and NVMe: unit tests in `src/role` have them.
+/// Those of disks that say more of themselves than a loop device does, SCSI and NVMe: unit tests in
+/// `src/role` have them.
 const NOT_OF_LOOP: [&str; 5] = [
     "localpool_disk_errors_total",
     "localpool_disk_media_errors_total",

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use localpool::csi::client::connect;
-use localpool::csi::proto;
-use localpool::csi::proto::node_client::NodeClient;
+use localpool::rpc::client::connect;
+use localpool::rpc::proto;
+use localpool::rpc::proto::node_client::NodeClient;
 use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
 use kube::api::ListParams;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, eventually, kubectl, name, run};
@@ -45,7 +45,7 @@ async fn run_on(space: &Space) {
 }
 
 /// A new pod stages and publishes the volume that is there, and sees its line.
-async fn are_made_anew(space: &Space) {
+async fn are_made_again(space: &Space) {
     for pod in ["one", "two"] {
         space.remove_pod(pod).await;
         space.create(&space.pod(pod, pod, As::Folder)).await;
@@ -59,13 +59,13 @@ fn all_pool_volumes_and_device_pools_deleted_under_running_pods_come_back() {
     check(Needs::Machine, async |space| {
         let volumes = quietly(pods(space)).await;
         disturbing(async {
-            kubectl(&["delete", "poolvolumes,devicepools", "--all", "--timeout=60s"]).await;
+            kubectl(&["delete", "poolvolumes,devicepools", "--all", "--timeout=5m"]).await;
             until_ready(space, &volumes).await;
             let node = volumes[0]["spec"]["node"].as_str().unwrap();
             let complete = |pool: &Value| pool["status"]["diskCount"].as_u64() > Some(0);
             space.until("DevicePool", None, node, "is back", complete).await;
             run_on(space).await;
-            are_made_anew(space).await;
+            are_made_again(space).await;
         })
         .await;
     });
@@ -79,13 +79,32 @@ async fn until_known(space: &Space) {
     }
 }
 
+/// The sets of all checks, as somebody would create them.
+async fn sets(space: &Space) -> Vec<Value> {
+    let all = space.list("LocalVolumeSet", None).await;
+    let kept = |set: &Value| {
+        json!({
+            "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+            "metadata": {"name": set["metadata"]["name"], "namespace": set["metadata"]["namespace"]},
+            "spec": set["spec"],
+        })
+    };
+    all.iter().map(kept).collect()
+}
+
 /// Creates them again, and the objects that people had created.
-async fn define(space: &Space) {
+async fn define(space: &Space, sets: &[Value]) {
     run(env!("CARGO_BIN_EXE_localpool"), &["crds", "--apply"]).await;
     let folder = space.machine().work.join("sets");
     // For a moment after it accepted the definitions the API server may not serve them.
     let applied = async || crate::cluster::attempt("kubectl", &["apply", "-f", folder.to_str().unwrap()]).await;
     eventually("the sets are there again", SOON, applied).await;
+    for set in sets.iter().filter(|set| set["metadata"]["namespace"] != HOME) {
+        // The namespace of a check that has ended may be going.
+        if let Err(error) = space.try_create(set).await {
+            eprintln!("{}: {error}", set["metadata"]);
+        }
+    }
 }
 
 #[test]
@@ -94,9 +113,10 @@ fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
         let volumes = quietly(pods(space)).await;
         disturbing(async {
             until_known(space).await;
+            let sets = sets(space).await;
             let ended = AssertUnwindSafe(without_definitions(space)).catch_unwind().await;
             // Also after a failure, for the checks that follow.
-            define(space).await;
+            define(space, &sets).await;
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             until_ready(space, &volumes).await;
             for set in ["whole", "slots", "carved"] {
@@ -111,9 +131,9 @@ fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
 }
 
 async fn without_definitions(space: &Space) {
-    kubectl(&[&["delete", "crd", "--timeout=90s"], &DEFINITIONS[..]].concat()).await;
+    kubectl(&[&["delete", "crd", "--timeout=5m"], &DEFINITIONS[..]].concat()).await;
     run_on(space).await;
-    are_made_anew(space).await;
+    are_made_again(space).await;
 
     // A start does not need them either.
     let agents = space.machine().processes(&["localpool", "node"]);
@@ -125,6 +145,6 @@ async fn without_definitions(space: &Space) {
         if now.len() == agents.len() && now != agents { Ok(()) } else { Err(now) }
     };
     eventually("the agent is started again", SOON, another).await;
-    kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
-    are_made_anew(space).await;
+    kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=5m"]).await;
+    are_made_again(space).await;
 }

@@ -4,5 +4,6 @@ mod agent;
 mod apiserver;
 mod controllers;
 mod definitions;
+mod folders;
 mod restarts;
 mod upgrade;

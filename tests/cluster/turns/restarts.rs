@@ -56,7 +56,7 @@ async fn have_their_data(space: &Space) {
         let uid = space.get("Pod", space.here(), &replica).await.unwrap()["metadata"]["uid"].clone();
         space.delete("Pod", space.here(), &replica).await;
         let new = |pod: &Value| pod["metadata"]["uid"] != uid && is_ready(pod);
-        space.until("Pod", space.here(), &replica, "is made anew", new).await;
+        space.until("Pod", space.here(), &replica, "is created again", new).await;
         assert_eq!(space.shell_soon(&replica, "cat /data/name").await.trim(), replica);
     }
 }
@@ -71,13 +71,13 @@ async fn until_pods_start(space: &Space) {
 /// Waits for an agent that is ready and is not the earlier one.
 async fn until_agent_is_back(space: &Space, before: &Value) {
     let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
-    let look = async || {
+    let poll = async || {
         let pods = space.list("Pod", Some(HOME)).await;
         let agent = |pod: &&Value| pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node";
         let found = pods.iter().find(agent).filter(|pod| is_ready(pod) && id(pod) != id(before));
         found.map(|_| ()).ok_or("not yet")
     };
-    eventually("the agent is back", SOON, look).await;
+    eventually("the agent is back", SOON, poll).await;
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn replicas_run_on_when_helm_upgrades_the_driver() {
                 "status",
                 "daemonset/localpool-node",
                 "deployment/localpool-controller",
-                "--timeout=2m",
+                "--timeout=5m",
             ];
             crate::cluster::kubectl(&words).await;
             until_agent_is_back(space, &agent).await;

@@ -153,11 +153,11 @@ async fn make(space: &Space, made: &Made) -> Infallible {
 async fn more(made: &[Made; 2]) {
     let volumes = || made.each_ref().map(|made| made.volumes.get());
     let [now, late] = volumes();
-    let look = async || match volumes() {
+    let poll = async || match volumes() {
         [more, later] if more >= now + 3 && later >= late + 3 => Ok(()),
         few => Err(few),
     };
-    eventually("more volumes are made", SOON, look).await;
+    eventually("more volumes are made", SOON, poll).await;
 }
 
 /// In no version may the nodes of the other one offer nothing.

@@ -33,7 +33,7 @@ pub struct Case {
     pub sector: u32,
 }
 
-/// With both sectors, and each type of partition that localpool makes. A filesystem has no bytes of ours: the fake
+/// With both sectors, and each type of partition that localpool makes. A filesystem has no bytes of localpool's: the fake
 /// machine has a mark in its place, and its files are compared.
 pub static CASES: [Case; 4] = [
     Case { name: "carved-512", layout: Layout::Carved {}, size: 96 * MIB, sector: 512 },
@@ -82,7 +82,10 @@ impl Case {
     fn site(&self, place: u32) -> Site {
         match self.layout {
             Layout::Slots { .. } => Site::Slot(2 + place),
-            _ => {
+            Layout::Whole {} | Layout::Member(_) | Layout::RawDevice {} => {
+                panic!("{} holds one volume, and this life has three", self.name)
+            }
+            Layout::Carved {} | Layout::Directory { .. } => {
                 let start = DATA_START + u64::from(place) * SIZE;
                 Site::Space(Extent { start, end: start + SIZE })
             }
@@ -115,8 +118,8 @@ pub fn make(case: &Case) -> (Arc<FakeHost>, Node) {
 }
 
 /// As the agent does it, which takes GUIDs at random.
-fn claim(host: &FakeHost, case: &Case) {
-    let raw = host.scan().expect("looks").remove(0);
+pub fn claim(host: &FakeHost, case: &Case) {
+    let raw = host.scan().expect("a scan").remove(0);
     let disk = host.open(&raw, Access::Claim).expect("opens");
     let wanted = NewLabel {
         geometry: disk.geometry(),

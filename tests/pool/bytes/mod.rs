@@ -2,8 +2,10 @@
 //! same, and works with all of them: disks out there have these bytes, and the version before may have to read what
 //! this one writes.
 
+mod earlier;
 mod image;
 mod life;
+mod member;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -19,7 +21,7 @@ use localpool::volume::VolumeId;
 use crate::bytes::life::{CASES, Case, DATA, FOUND, GONE, SIZE, make, read, root, words};
 use crate::node::{Node, id, problem, request};
 
-const WRITE: &str = "UPDATE_DOCS=1 cargo test --test pool bytes";
+const WRITE: &str = "UPDATE_DOCS=1 cargo test -F testing --test pool bytes";
 
 /// What is written to disks that are out there, and never changes: of the disk, of its set, and of its volumes.
 const DISK_ID: &str = "gpt-01234567-89ab-4cde-8f10-32547698bac2";
@@ -46,6 +48,10 @@ fn made(case: &Case) -> String {
 /// The fixture of a case. A missing one is written where that is asked for. One that is there is never written again:
 /// it is what disks have.
 fn fixture(case: &Case) -> String {
+    fixture_of(case, made)
+}
+
+fn fixture_of(case: &Case, made: impl Fn(&Case) -> String) -> String {
     let path = folder().join(format!("{}.txt", case.name));
     let is_asked_for = std::env::var_os("UPDATE_DOCS").is_some();
     match std::fs::read_to_string(&path) {

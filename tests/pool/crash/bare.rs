@@ -21,7 +21,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
 
     machine.host.state.lose();
     let mut lost = start(&life, &machine.host).expect("starts");
-    let pass = (0..3).map(|_| lost.agent.pass().expect("looks")).last().expect("three");
+    let pass = (0..3).map(|_| lost.agent.pass().expect("a pass")).last().expect("three");
     assert!(lost.pool.members().is_empty(), "it is not taken again");
     let left = &pass.outcomes[0].rejected;
     assert!(left[0].1.to_string().contains("unrecognised data"), "{left:?}");
@@ -39,7 +39,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
         .change_bare(&again.pool.bare_devices()[0].id, |claim| claim.volume = Some(block_volume()))
         .expect("written");
     let mut forged = start(&life, &machine.host).expect("starts");
-    forged.passes().expect("looks");
+    forged.passes().expect("a pass");
     assert!(forged.pool.labelled_disks().is_empty(), "the label in a tenant's volume claims nothing");
     assert_eq!(forged.pool.volumes().len(), 1, "and the volume stays what it is");
     assert!(forged.pool.usable(id("a")).is_ok());
@@ -50,7 +50,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     machine.disk.poke(0, &[0x77; 4096]);
     let before = machine.disk.content();
     let mut disputed = start(&life, &machine.host).expect("starts");
-    let pass = disputed.agent.pass().expect("looks");
+    let pass = disputed.agent.pass().expect("a pass");
     assert!(pass.problems["fake0"].contains("claim disputed"), "{:?}", pass.problems);
     assert!(disputed.pool.create(&request("b", WantedUsage::Block, MIB)).is_err());
     disputed.pool.work_until_idle().expect("nothing to do");

@@ -1,16 +1,16 @@
 //! Everything that must hold after a restart, wherever a life was cut off.
 
-use crate::crash::life::{Life, Machine, Step, Told, assert_mapped, extent_of, free_bytes, machine, start};
+use crate::crash::life::{Acknowledged, Life, Machine, Step, assert_mapped, extent_of, free_bytes, machine, start};
 use crate::node::{MIB, id};
 
 /// Everything that must hold after a restart, wherever the life was cut off.
-pub fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
+pub fn check(life: &Life, machine: &Machine, acknowledged: &Acknowledged, at: &str) {
     let mut running = start(life, &machine.host).unwrap_or_else(|e| panic!("{at}: {e}"));
     running.passes().unwrap_or_else(|e| panic!("{at}: {e}"));
     let views = running.pool.volumes();
-    for (name, tenant) in &told.volumes {
+    for (name, tenant) in &acknowledged.volumes {
         let view = views.iter().find(|v| v.id == id(name));
-        let gone_is_fine = told.pending == Some(Step::Delete(name));
+        let gone_is_fine = acknowledged.pending == Some(Step::Delete(name));
         let Some(view) = view else {
             assert!(gone_is_fine, "{at}: acknowledged volume {name} is lost");
             continue;
@@ -29,8 +29,10 @@ pub fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
         assert_mapped(machine, &running.pool, view.id, at);
     }
     for view in &views {
-        let pending = |name: &str| matches!(told.pending, Some(Step::Create(n, ..) | Step::Delete(n)) if n == name);
-        let known = ["a", "b", "c"].iter().any(|n| id(n) == view.id && (told.volumes.contains_key(n) || pending(n)));
+        let pending =
+            |name: &str| matches!(acknowledged.pending, Some(Step::Create(n, ..) | Step::Delete(n)) if n == name);
+        let known =
+            ["a", "b", "c"].iter().any(|n| id(n) == view.id && (acknowledged.volumes.contains_key(n) || pending(n)));
         assert!(known, "{at}: a volume that nobody was told of, or that was deleted: {view:?}");
     }
     for member in running.pool.labelled_disks() {

@@ -14,7 +14,7 @@ use crate::node::{MIB, Node, id, request, rule};
 
 /// The answers that callers of the pool got.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Acknowledged {
     /// Volumes that were acknowledged, with the bytes that the tenant wrote at the start and the end.
     pub volumes: BTreeMap<&'static str, Tenant>,
     /// The step that had not been answered when the process ended.
@@ -119,12 +119,12 @@ pub fn assert_mapped(machine: &Machine, pool: &Pool, volume: VolumeId, at: &str)
 
 pub trait Living {
     /// Does one step, with every check that its caller would do.
-    fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String>;
+    fn step(&mut self, machine: &Machine, step: Step, acknowledged: &mut Acknowledged) -> Result<(), String>;
 }
 
 impl Living for Node {
-    fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String> {
-        let words = |e: localpool::pool::PoolError| localpool::host::chain(&e);
+    fn step(&mut self, machine: &Machine, step: Step, acknowledged: &mut Acknowledged) -> Result<(), String> {
+        let message = |e: localpool::pool::PoolError| localpool::host::chain(&e);
         match step {
             Step::Claim => {
                 self.passes()?;
@@ -135,58 +135,58 @@ impl Living for Node {
                 }
             }
             Step::Create(name, usage, size) => {
-                let (view, _) = self.pool.create(&request(name, usage, size)).map_err(words)?;
+                let (view, _) = self.pool.create(&request(name, usage, size)).map_err(message)?;
                 assert!(view.size >= size);
                 let extent = extent_of(&self.pool, view.id).expect("it was made");
                 assert_mapped(machine, &self.pool, view.id, "create");
                 if view.record.expect("described").usage == VolumeUsage::Block {
                     assert!(machine.disk.is_zero(extent), "a raw block volume shows only zeros at first: {extent}");
                 }
-                told.volumes.insert(name, Tenant { least: size, pattern: None, formatted: false });
+                acknowledged.volumes.insert(name, Tenant { least: size, pattern: None, formatted: false });
                 Ok(())
             }
             Step::Format(name) => {
-                let view = self.pool.usable(id(name)).map_err(words)?;
+                let view = self.pool.usable(id(name)).map_err(message)?;
                 if !view.formatted {
-                    self.pool.begin_format(view.id).map_err(words)?;
+                    self.pool.begin_format(view.id).map_err(message)?;
                     let made = machine.host.filesystems().make(FsKind::Ext4, &view.node, view.id.uuid());
                     made.map_err(|e| e.to_string())?;
-                    self.pool.mark_formatted(view.id).map_err(words)?;
+                    self.pool.mark_formatted(view.id).map_err(message)?;
                 }
-                told.volumes.get_mut(name).expect("it exists").formatted = true;
+                acknowledged.volumes.get_mut(name).expect("it exists").formatted = true;
                 Ok(())
             }
             Step::Write(name, pattern) => {
                 let extent = extent_of(&self.pool, id(name)).expect("it exists");
                 machine.disk.poke(extent.start + 4096, &[pattern; 4096]);
                 machine.disk.poke(extent.start + 3 * MIB, &[pattern; 4096]);
-                told.volumes.get_mut(name).expect("it exists").pattern = Some(pattern);
+                acknowledged.volumes.get_mut(name).expect("it exists").pattern = Some(pattern);
                 Ok(())
             }
             Step::Expand(name, size) => {
                 let before = extent_of(&self.pool, id(name)).expect("it exists");
-                let view = self.pool.expand(id(name), size, None).map_err(words)?;
+                let view = self.pool.expand(id(name), size, None).map_err(message)?;
                 assert!(view.size >= size);
                 let after = extent_of(&self.pool, id(name)).expect("it exists");
                 let added = Extent { start: before.end, end: after.end };
                 assert!(machine.disk.is_zero(added), "what expansion adds to a block volume is zero");
                 assert_mapped(machine, &self.pool, view.id, "expand");
-                told.volumes.get_mut(name).expect("it exists").least = size;
+                acknowledged.volumes.get_mut(name).expect("it exists").least = size;
                 Ok(())
             }
             Step::Delete(name) => {
                 let there = self.pool.volume(id(name)).is_ok() && !self.pool.labelled_disks().is_empty();
                 let was = there.then(|| number(&self.pool, id(name)));
-                self.pool.delete(id(name)).map_err(words)?;
+                self.pool.delete(id(name)).map_err(message)?;
                 let mapped = was.and_then(|number| machine.disk.mapping(number));
                 assert_eq!(mapped, None, "a deleted volume has no device any more");
-                told.volumes.remove(name);
+                acknowledged.volumes.remove(name);
                 Ok(())
             }
-            Step::Work => self.pool.work_until_idle().map_err(words),
+            Step::Work => self.pool.work_until_idle().map_err(message),
             Step::Release => {
                 for member in self.pool.members() {
-                    self.pool.release(&member).map_err(words)?;
+                    self.pool.release(&member).map_err(message)?;
                 }
                 Ok(())
             }
@@ -199,17 +199,17 @@ pub fn number(pool: &Pool, volume: VolumeId) -> u32 {
     found.expect("it exists")
 }
 
-/// Continues after `told`, until the end or until the power is off.
-pub fn run(life: &Life, machine: &Machine, told: &mut Told) -> Result<(), String> {
+/// Continues after `acknowledged`, until the end or until the power is off.
+pub fn run(life: &Life, machine: &Machine, acknowledged: &mut Acknowledged) -> Result<(), String> {
     let mut running = start(life, &machine.host)?;
-    if told.done > 0 && !life.steps[..told.done].contains(&Step::Release) {
+    if acknowledged.done > 0 && !life.steps[..acknowledged.done].contains(&Step::Release) {
         running.passes()?;
     }
-    while let Some(step) = life.steps.get(told.done).copied() {
-        told.pending = Some(step);
-        running.step(machine, step, told)?;
-        told.pending = None;
-        told.done += 1;
+    while let Some(step) = life.steps.get(acknowledged.done).copied() {
+        acknowledged.pending = Some(step);
+        running.step(machine, step, acknowledged)?;
+        acknowledged.pending = None;
+        acknowledged.done += 1;
     }
     Ok(())
 }

@@ -2,10 +2,13 @@
 //! create again, release. Whatever then happens to unsynced data, a restart converges: no acknowledged volume is lost,
 //! none is given out twice, nothing of an earlier tenant is shown, nothing leaks.
 
+pub mod array;
 mod bare;
 mod check;
 mod directory;
+mod host_mount;
 mod life;
+pub mod lost_array;
 mod several;
 
 use std::process::Command;
@@ -15,7 +18,7 @@ use localpool::host::fake::Fate;
 use localpool::host::{Extent, Geometry};
 
 use crate::crash::check::check;
-use crate::crash::life::{Machine, Step, Told, life, machine, run};
+use crate::crash::life::{Acknowledged, Machine, Step, life, machine, run};
 use crate::node::MIB;
 
 /// How the process ends at the chosen effect.
@@ -48,15 +51,15 @@ fn sgdisk_finds_no_problem(machine: &Machine, dir: &std::path::Path, at: &str) {
     copy(0, 64 * 1024);
     copy(size - 64 * 1024, 64 * 1024);
     let output = Command::new("sgdisk").arg("-v").arg(&image).output().expect("sgdisk is installed");
-    let words = String::from_utf8_lossy(&output.stdout);
-    assert!(words.contains("No problems found"), "{at}: {words}");
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert!(message.contains("No problems found"), "{at}: {message}");
 }
 
 fn stop_everywhere(layout: Layout, geometry: Geometry, erase: ErasePolicy) {
     let life = life(layout, geometry, erase);
     let whole = machine(&life);
-    let mut told = Told::default();
-    run(&life, &whole, &mut told).expect("the life without a stop");
+    let mut acknowledged = Acknowledged::default();
+    run(&life, &whole, &mut acknowledged).expect("the life without a stop");
     let effects = whole.host.power.spent();
     assert!(effects > 10, "a life has many effects: {effects}");
     let mut tail = vec![0; 64 * 1024];
@@ -68,11 +71,11 @@ fn stop_everywhere(layout: Layout, geometry: Geometry, erase: ErasePolicy) {
         for end in ENDS {
             let at = format!("{:?}, {end:?} after effect {n} of {effects}", life.layout);
             let machine = machine(&life);
-            let mut told = Told::default();
+            let mut acknowledged = Acknowledged::default();
             machine.host.power.cut_after(n);
-            let stopped = run(&life, &machine, &mut told);
+            let stopped = run(&life, &machine, &mut acknowledged);
             assert!(stopped.is_err() && machine.host.power.is_off(), "{at}: it was not stopped: {stopped:?}");
-            if matches!(end, End::PowerCut(Fate::Unreadable)) && told.done == 0 {
+            if matches!(end, End::PowerCut(Fate::Unreadable)) && acknowledged.done == 0 {
                 // The disk is not yet provably ours, so it is not touched.
                 continue;
             }
@@ -80,19 +83,19 @@ fn stop_everywhere(layout: Layout, geometry: Geometry, erase: ErasePolicy) {
                 End::PowerCut(fate) => machine.host.reboot(fate),
                 End::Killed => machine.host.restart_process(),
             }
-            if told.pending != Some(Step::Release) {
-                check(&life, &machine, &told, &at);
+            if acknowledged.pending != Some(Step::Release) {
+                check(&life, &machine, &acknowledged, &at);
                 if matches!(end, End::PowerCut(Fate::Torn))
                     && n % 7 == 0
-                    && told.done > 0
+                    && acknowledged.done > 0
                     && labelled
                     && geometry.sector == 512
                 {
                     sgdisk_finds_no_problem(&machine, dir.path(), &at);
                 }
             }
-            let rest = run(&life, &machine, &mut told);
-            rest.unwrap_or_else(|e| panic!("{at}: the rest of its life fails at {:?}: {e}", told.pending));
+            let rest = run(&life, &machine, &mut acknowledged);
+            rest.unwrap_or_else(|e| panic!("{at}: the rest of its life fails at {:?}: {e}", acknowledged.pending));
         }
     }
 }

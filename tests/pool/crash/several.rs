@@ -58,12 +58,12 @@ const LIFE: [Step; 10] = [
 
 /// The last answer that callers got for each name.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     there: BTreeSet<&'static str>,
     gone: BTreeSet<&'static str>,
 }
 
-impl Told {
+impl Acknowledged {
     fn step(&mut self, node: &Node, step: Step) -> Result<(), PoolError> {
         match step {
             Step::Create(name) => {
@@ -112,24 +112,24 @@ fn assert_no_twins(node: &Node, at: &str) {
 }
 
 /// While a disk is away, callers come back and ask for everything again, or order everything deleted.
-fn come_back(node: &Node, told: &mut Told, pending: Step, deletes: bool) {
+fn come_back(node: &Node, acknowledged: &mut Acknowledged, pending: Step, deletes: bool) {
     let again = NAMES.map(|name| if deletes { Step::Delete(name) } else { Step::Create(name) });
     let first = if deletes { None } else { Some(pending) };
     for step in first.into_iter().chain(again) {
         // A refusal promises nothing, and takes back no promise.
-        let _ = told.step(node, step);
+        let _ = acknowledged.step(node, step);
     }
 }
 
 /// Lives until the power is cut. Returns the step without an answer, and the next one; `None`: it lived to the end.
-fn live(node: &mut Node, host: &FakeHost, told: &mut Told) -> Option<(Step, usize)> {
+fn live(node: &mut Node, host: &FakeHost, acknowledged: &mut Acknowledged) -> Option<(Step, usize)> {
     for (index, step) in LIFE.into_iter().enumerate() {
         // Passes come at any time; the power may be cut in one.
         if node.agent.pass().is_err() || host.power.is_off() {
             return Some((Step::Work, index));
         }
-        told.begin(step);
-        if let Err(error) = told.step(node, step) {
+        acknowledged.begin(step);
+        if let Err(error) = acknowledged.step(node, step) {
             assert!(host.power.is_off(), "{step:?} failed by itself: {error}");
             return Some((step, index));
         }
@@ -151,9 +151,9 @@ fn stopped_at(layout: &Layout, end: End, away: Option<usize>, n: u64, fate: Fate
     let mut node = start(&host, layout);
     node.passes().expect("claims");
     assert_eq!(node.pool.members().len(), DISKS.len(), "{at}: both are claimed");
-    let mut told = Told::default();
+    let mut acknowledged = Acknowledged::default();
     host.power.cut_after(n);
-    let Some((pending, next)) = live(&mut node, &host, &mut told) else { return false };
+    let Some((pending, next)) = live(&mut node, &host, &mut acknowledged) else { return false };
     match end {
         End::PowerCut => host.reboot(fate),
         End::Killed | End::Failed => host.restart_process(),
@@ -164,25 +164,25 @@ fn stopped_at(layout: &Layout, end: End, away: Option<usize>, n: u64, fate: Fate
     }
     node.passes().unwrap_or_else(|e| panic!("{at}: {e}"));
     assert_no_twins(&node, &at);
-    come_back(&node, &mut told, pending, deletes);
+    come_back(&node, &mut acknowledged, pending, deletes);
     assert_no_twins(&node, &at);
     if let Some((name, platter)) = platter {
         host.plug(name, name, platter);
     }
     node.passes().unwrap_or_else(|e| panic!("{at}: {e}"));
     assert_no_twins(&node, &at);
-    told.assert_kept(&node, &at);
+    acknowledged.assert_kept(&node, &at);
     // And the rest of its life continues, as far as there is room.
     for step in LIFE.into_iter().skip(next) {
         node.pool.work_until_idle().unwrap_or_else(|e| panic!("{at}: {e}"));
-        told.begin(step);
-        match told.step(&node, step) {
+        acknowledged.begin(step);
+        match acknowledged.step(&node, step) {
             Ok(()) | Err(PoolError::NoPlace(_)) => {}
             Err(error) => panic!("{at}: {step:?}: {error}"),
         }
     }
     assert_no_twins(&node, &at);
-    told.assert_kept(&node, &at);
+    acknowledged.assert_kept(&node, &at);
     true
 }
 

@@ -24,13 +24,13 @@ fn what_somebody_has_of_a_deleted_volume_keeps_out_only_itself_and_is_erased_whe
     disk.set_in_use(2, true);
 
     node = start(&host);
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert!(pass.problems.is_empty(), "{:?}", pass.problems);
     assert!(pass.ripe_in.is_some(), "no event tells when it is let go");
     node.pool.usable(id("kept")).expect("its neighbour has nothing to do with it");
     let view = &node.pool.disk_views()[0];
     assert_eq!((&view.standing, view.erasing), (&Standing::Ready, 8 * MIB));
-    assert!(view.held.as_ref().is_some_and(|held| held.contains("fake0p2 is in use")), "{:?}", view.held);
+    assert!(view.busy.as_ref().is_some_and(|held| held.contains("fake0p2 is in use")), "{:?}", view.busy);
     node.pool.work_until_idle().expect("there is nothing that it could do");
     assert!(!disk.is_zero(extent), "it is not erased under who has it");
     node.pool.delete(id("kept")).expect("unused");
@@ -40,10 +40,10 @@ fn what_somebody_has_of_a_deleted_volume_keeps_out_only_itself_and_is_erased_whe
     assert!(node.pool.release(&member).is_err(), "a disk of which somebody has a part is not released");
 
     disk.set_in_use(2, false);
-    node.agent.pass().expect("looks");
+    node.agent.pass().expect("a pass");
     node.pool.work_until_idle().expect("erases");
     let view = &node.pool.disk_views()[0];
-    assert_eq!((&view.held, view.erasing, disk.mapping(2)), (&None, 0, None));
+    assert_eq!((&view.busy, view.erasing, disk.mapping(2)), (&None, 0, None));
     assert!(disk.is_zero(extent));
 }
 
@@ -62,7 +62,7 @@ fn a_free_slot_that_somebody_has_is_not_offered_and_what_he_wrote_is_never_shown
     disk.set_in_use(2, true);
 
     node = start();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.work_until_idle().expect("nothing to do");
     assert_eq!(node.pool.capacity(&Selector::default(), BLOCK).available, whole / 2);
     let slot = disk.mapping(2).expect("the kernel still has it");
@@ -71,7 +71,7 @@ fn a_free_slot_that_somebody_has_is_not_offered_and_what_he_wrote_is_never_shown
     // Whether or not the agent sees that it was let go.
     disk.set_in_use(2, false);
     node = start();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     for name in ["one", "two"] {
         node.pool.work_until_idle().expect("cleans");
         node.pool.create(&request(name, BLOCK, MIB)).expect("a slot");

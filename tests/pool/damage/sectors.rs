@@ -25,7 +25,7 @@ fn each_sector_of_table_and_label_that_cannot_be_read_is_written_again_and_costs
                 host.state().store(JOURNAL, &journal).expect("the state of that time");
                 disk.lose(lost);
                 let mut node = start(&host);
-                let pass = node.passes().expect("looks");
+                let pass = node.passes().expect("a pass");
                 assert!(pass.problems.is_empty(), "{lost}: {:?}", pass.problems);
                 assert_eq!(node.pool.volumes(), volumes, "{lost}");
                 for volume in &volumes {
@@ -58,10 +58,10 @@ fn a_sector_that_cannot_be_written_again_keeps_its_disk_out_and_says_so() {
     disk.lose(header);
     disk.inject(Fault { what: "write", range: header, times: u32::MAX });
     let mut node = start(&host);
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert!(pass.problems["fake0"].contains("could not repair the partition table"), "{:?}", pass.problems);
     disk.clear_faults();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.usable(id("fs")).expect("back");
 }
 
@@ -73,14 +73,14 @@ fn a_sector_of_free_space_that_cannot_be_zeroed_keeps_no_other_space_from_being_
     node.passes().expect("claims");
     let bad = Extent { start: 20 * MIB, end: 20 * MIB + 512 };
     disk.inject(Fault { what: "zero", range: bad, times: u32::MAX });
-    let told = node.pool.work_until_idle().expect_err("it is told when all else is done");
+    let told = node.pool.work_until_idle().expect_err("it is reported when all else is done");
     assert!(told.to_string().contains("clean"), "{told}");
     let left = node.pool.labelled_disks()[0].lock().content().dirty();
     assert!(left.contains(&bad) && left.total() <= 16 * MIB, "{left:?}");
     assert!(!node.pool.labelled_disks()[0].lock().is_unmirrored(), "nor the label from its second copy");
     node.pool.create(&request("a", BLOCK, MIB)).expect("room");
     disk.clear_faults();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.work_until_idle().expect("cleaned");
     assert!(node.pool.labelled_disks()[0].lock().content().dirty().is_empty());
 }

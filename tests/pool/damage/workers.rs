@@ -23,7 +23,7 @@ fn with_workers() -> (Arc<dyn Host>, Arc<Platter>, Arc<Pool>) {
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
     let mut agent = Reconciler::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
     for _ in 0..3 {
-        agent.pass().expect("looks");
+        agent.pass().expect("a pass");
     }
     (machine, platter, pool)
 }
@@ -32,7 +32,7 @@ fn with_workers() -> (Arc<dyn Host>, Arc<Platter>, Arc<Pool>) {
 fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
     let (machine, _, pool) = with_workers();
     let raw = machine.scan().expect("a scan").remove(0);
-    let disk = machine.open(&raw, Access::Look).expect("opens");
+    let disk = machine.open(&raw, Access::ReadOnly).expect("opens");
     let settles = |what: &dyn Fn(&VolumeRecord) -> bool| {
         for _ in 0..1000 {
             let copies = read_label(&*disk);
@@ -74,7 +74,7 @@ fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say
         })
     };
     pool.stop();
-    assert!(pool.members().iter().all(|member| !member.worker().is_set()), "somebody works on after the stop");
+    assert!(pool.members().iter().all(|member| !member.worker().is_set()), "somebody still works after the stop");
     pool.kick();
     assert!(pool.members().iter().all(|member| !member.worker().is_set()), "and somebody begins");
     answers.join().expect("no bug");

@@ -34,13 +34,13 @@ fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
     node.pool.create(&request("new", BLOCK, MIB)).expect_err("a write fails");
     disk.clear_faults();
     let before = disk.content();
-    let pass = node.agent.pass().expect("looks");
+    let pass = node.agent.pass().expect("a pass");
     assert!(pass.problems["fake0"].contains("the label of node node-2"), "{:?}", pass.problems);
     assert!(disk.content() == before);
 }
 
 #[test]
-fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over() {
+fn what_comes_between_the_last_scan_and_the_claim_is_seen_and_not_written_over() {
     let dos = |disk: &Platter| disk.poke(510, &[0x55, 0xaa]);
     // Somebody's label with volumes, without its table, is not recognised by any probe.
     let (_, donor, node) = carved();
@@ -58,7 +58,7 @@ fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over()
         host.before_the_next_claim(program);
         let mut output = String::new();
         for _ in 0..3 {
-            output += &node.agent.pass().expect("looks").problems.remove("fake0").unwrap_or_default();
+            output += &node.agent.pass().expect("a pass").problems.remove("fake0").unwrap_or_default();
         }
         assert!(output.contains("not blank any more"), "{output}");
         assert_eq!((node.pool.members().len(), disk.write_count()), (0, writes), "nothing was written");
@@ -66,7 +66,7 @@ fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over()
 }
 
 #[test]
-fn space_of_a_foreign_partition_that_came_and_went_is_never_called_clean() {
+fn space_of_an_unknown_partition_that_came_and_went_is_never_called_clean() {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes: false, ..geometry() });
     let mut node = start(&host);
@@ -76,21 +76,21 @@ fn space_of_a_foreign_partition_that_came_and_went_is_never_called_clean() {
     let table = read_copies(&shared(&disk)).primary.expect("our table");
     let extent = Extent { start: 20 * MIB, end: 30 * MIB };
     let (kind, guid) = (Uuid::from_u128(0x7e15), Uuid::from_u128(9));
-    let foreign = Entry { kind, guid, extent, attributes: 0, name: Name::tail("theirs") };
+    let unknown_partition = Entry { kind, guid, extent, attributes: 0, name: Name::tail("theirs") };
     let put = |table: &Table| {
         disk.poke(512, &primary_bytes(table));
         let backup = backup_bytes(table);
         disk.poke(64 * MIB - backup.len() as u64, &backup);
     };
-    put(&table.with(7, Some(foreign)).expect("room"));
+    put(&table.with(7, Some(unknown_partition)).expect("room"));
     node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     drop(node);
     disk.poke(extent.start + MIB, &[0xaa; 4096]);
     put(&table);
 
     node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(!node.pool.labelled_disks()[0].lock().content().clean().contains(&extent));
     node.pool.work_until_idle().expect("cleans it");
     assert!(disk.is_zero(extent));
@@ -114,7 +114,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
         disk.poke(at, magic);
         let before = disk.content();
         let mut node = start(&host);
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         let verdict = pass.snapshot.devices[0].verdict.clone();
         assert!(disk.content() == before, "{word}: it was written over, {verdict:?}");
         let Verdict::Unknown(why) = verdict else { panic!("{word}: {verdict:?}") };
@@ -127,7 +127,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
         // A person removes it again.
         disk.poke(at, &vec![0; magic.len()]);
         node.agent.event(&"fake0".into());
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.volumes().len(), volumes.len(), "{word}");
         assert_eq!(standing(&node), Standing::Ready, "{word}");
         drop(node);
@@ -144,7 +144,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
 fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_written_over() {
     let (host, disk, volumes) = at_rest(512);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     for volume in &volumes {
         node.pool.delete(volume.id).expect("deleted");
     }
@@ -160,6 +160,6 @@ fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_writ
     disk.poke(1080, &[0x53, 0xef]);
     let before = disk.content();
     let mut node = start(&host);
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert!(disk.content() == before, "something was written: {:?}", pass.snapshot.devices[0].verdict);
 }

@@ -36,7 +36,7 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     let device = node.pool.bare_devices()[0].id.clone();
     node.pool.journal().change_bare(&device, |claim| claim.size += MIB).expect("written");
     let mut disputed = start().expect("starts");
-    let pass = disputed.agent.pass().expect("looks");
+    let pass = disputed.agent.pass().expect("a pass");
     assert!(pass.problems["fake0"].contains("claim disputed"), "{:?}", pass.problems);
     assert!(disputed.pool.usable(id("a")).is_err());
     let lines = adopt(&mut disputed);
@@ -50,7 +50,7 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     disputed.pool.work_until_idle().expect("erased");
     platter.poke(0, &[0x77; 4096]);
     let mut free = start().expect("starts");
-    free.agent.pass().expect("looks");
+    free.agent.pass().expect("a pass");
     assert!(adopt(&mut free).contains("erase"));
     assert!(platter.is_zero(Extent { start: 0, end: geometry().size }));
 }
@@ -74,7 +74,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     // Blank, and a bare device of the pool by its identity: a tenant can write any GUID.
     let name = partition(&host, "fake0", "6c6f6361-0000-4000-8000-000000000001");
     let mut node = start();
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert_eq!(node.pool.members().len(), 1, "{:?}", node.pool.disk_views());
     let of = |pass: &PassReport| {
         pass.snapshot.devices.iter().find(|device| device.raw.name == *name).expect("it").verdict.clone()
@@ -82,8 +82,8 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     assert!(matches!(of(&pass), Verdict::Theirs(Reason::OnPoolVolume { .. })), "{:?}", of(&pass));
     assert_eq!(platter.mapping(1), None, "it is not left mapped when the device joins");
 
-    let device = host.scan().expect("looks").remove(0);
-    let disk = host.open(&device, Access::Look).expect("opens");
+    let device = host.scan().expect("a scan").remove(0);
+    let disk = host.open(&device, Access::ReadOnly).expect("opens");
     disk.map(1, Extent { start: MIB, end: 17 * MIB }).expect("mapped again");
     platter.set_in_use(1, true);
     assert!(matches!(node.pool.delete(id("a")), Err(PoolError::InUse { .. })), "somebody uses it");
@@ -92,7 +92,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     disk.map(1, Extent { start: MIB, end: 17 * MIB }).expect("mapped once more");
     node.pool.work_until_idle().expect("erased");
     assert_eq!(platter.mapping(1), None, "it is not there for the next tenant");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.members().len(), 1, "the erased device is not offered twice");
 }
 
@@ -115,7 +115,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     // The pool disk has moved to another bus since it was claimed, so its label does not say which of the two it is.
     host.edit("fake0", |raw| raw.serial = Some("SERIAL-1-BY-USB".to_owned()));
     let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert_eq!(standing(&node), Standing::Ready, "{:?}", pass.problems);
     assert_eq!((node.pool.labelled_disks().len(), journal(&node)), (1, 1));
     assert!(!pass.problems.contains_key("fake0"), "{:?}", pass.problems);
@@ -210,7 +210,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
         if restart {
             node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let missed = node.pool.volume(id("a")).expect("it is remembered");
         assert_eq!((missed.standing, missed.node), (Standing::Missing, PathBuf::new()), "another has its node by now");
         assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
@@ -221,15 +221,15 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
     }
     // It comes back, also for an agent that has not seen it before.
     host.plug("fake5", "serial-0", platter);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.usable(id("a")).expect("usable").standing, Standing::Ready);
 
     let platter = host.unplug("fake5").expect("it was there");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&release(Run::Real)).expect("given up");
     assert!(node.pool.disk_views().is_empty() && node.pool.volumes().is_empty());
     host.plug("fake0", "serial-0", Arc::clone(&platter));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.members().is_empty(), "no set claims it by itself");
     let mut data = [0; 4096];
     platter.peek(MIB, &mut data);

@@ -28,7 +28,7 @@ fn a_disk_that_has_grown_keeps_its_volumes_and_gives_the_new_room_to_carved_ones
         let larger = Geometry { size: 128 * MIB, ..geometry() };
         let grown = host.add_disk("fake0", "SERIAL-1", larger);
         grown.put_content(disk.content());
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert!(node.pool.usable(id("a")).is_ok());
         let gained = places(&node) - before;
         match layout {
@@ -47,24 +47,24 @@ fn a_disk_that_is_formatted_30_seconds_after_it_appears_is_never_claimed_by_defa
     let disk = host.add_disk("fake0", "SERIAL-1", geometry());
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
     let mut node = Node::start(&host, rules, Duration::from_secs(60)).expect("starts");
-    node.agent.pass().expect("looks");
+    node.agent.pass().expect("a pass");
     host.advance(Duration::from_secs(30));
     host.filesystems().make(FsKind::Ext4, std::path::Path::new("/dev/fake0"), id("theirs").uuid()).expect("formatted");
     let before = disk.content();
     for _ in 0..10 {
         host.advance(Duration::from_secs(30));
-        node.agent.pass().expect("looks");
+        node.agent.pass().expect("a pass");
     }
     assert!(node.pool.members().is_empty());
     assert!(disk.content() == before, "and it was not written to");
 
     let blank = host.add_disk("fake1", "SERIAL-2", geometry());
-    node.agent.pass().expect("looks");
+    node.agent.pass().expect("a pass");
     host.advance(Duration::from_secs(59));
-    assert!(node.agent.pass().expect("looks").claimed.is_empty(), "too young");
+    assert!(node.agent.pass().expect("a pass").claimed.is_empty(), "too young");
     assert_eq!(blank.write_count(), 0);
     host.advance(Duration::from_secs(1));
-    assert_eq!(node.agent.pass().expect("looks").claimed, ["fake1"]);
+    assert_eq!(node.agent.pass().expect("a pass").claimed, ["fake1"]);
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
     assert!(disk.content() == before);
     node.agent.verb(&release(Run::Real)).expect("released");
     assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.members().is_empty(), "not claimed again");
     node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real }).expect("adopted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.labelled_disks().len(), 1);
 }
 
@@ -114,41 +114,41 @@ fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_no
         node.passes().expect("claims");
         assert_eq!(node.pool.members().len(), 1, "an unused disk is kept");
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         node.pool.delete(id("a")).expect("deleted");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.members().len(), 1, "it is not erased yet");
         node.pool.work_until_idle().expect("erased");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert!(node.pool.members().is_empty(), "{layout:?}");
         assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }), "{layout:?}");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert!(node.pool.members().is_empty(), "no set claims it again by itself");
     }
 }
 
 #[test]
-fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_the_disk_over() {
+fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_again_takes_the_disk_over() {
     let (host, _, node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     drop(node);
     let mut orphaned = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
-    orphaned.passes().expect("looks");
+    orphaned.passes().expect("a pass");
     assert!(orphaned.pool.usable(id("a")).is_ok(), "the volume stays");
     assert!(matches!(orphaned.pool.create(&request("b", BLOCK, MIB)), Err(PoolError::NoSet(_))));
 
     let remade = |uid: &str, layout: Layout| {
         let mut set = rule(&layout, ErasePolicy::Discard);
-        set.set.uid = uid.to_owned();
+        set.set.uid = uid.into();
         set
     };
     let other = vec![remade("2", Layout::Whole {})];
     let mut other = Node::start(&host, other, Duration::ZERO).expect("starts");
-    other.passes().expect("looks");
+    other.passes().expect("a pass");
     assert!(other.pool.create(&request("b", BLOCK, MIB)).is_err(), "another layout is another set");
 
     let mut node = Node::start(&host, vec![remade("2", Layout::Carved {})], Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.create(&request("b", BLOCK, MIB)).expect("it offers again");
     assert_eq!(node.pool.labelled_disks()[0].lock().content().label.set.uid, "2", "and the label says so");
 }

@@ -42,7 +42,7 @@ fn start(host: &Arc<FakeHost>) -> Node {
     let mut rule = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
     rule.filter.types = vec![DeviceType::Part];
     let mut node = Node::start(host, vec![rule], Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
 }
 
@@ -71,7 +71,7 @@ fn a_copy_of_a_bare_partition_does_not_take_its_place_while_its_disk_is_away() {
         let copy = Arc::new(Platter::new("copy", geometry(), Arc::clone(&host.power)));
         copy.put_content(original.content());
         plug(&host, "fake1", "serial-1", Arc::clone(&copy));
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         for restart in [false, true] {
             if restart {
                 drop(node);
@@ -91,7 +91,7 @@ fn a_copy_of_a_bare_partition_does_not_take_its_place_while_its_disk_is_away() {
 
         unplug(&host, "fake1");
         plug(&host, "fake0", "serial-0", original);
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert!(is_ready(&node), "{usage:?}: the original is back, and not used");
     }
 }
@@ -103,18 +103,18 @@ fn a_copy_of_a_bare_partition_is_the_device_once_it_was_adopted_and_the_original
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let original = unplug(&host, "fake0");
     plug(&host, "fake1", "serial-1", Arc::clone(&original));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&adopt("/dev/fake1part1", Run::Dry)).expect("would be adopted");
     assert!(!is_ready(&node), "a dry run adopted it");
     node.agent.verb(&adopt("/dev/fake1part1", Run::Real)).expect("adopted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     drop(node);
     let mut node = start(&host);
     assert!(is_ready(&node), "{}", problem(&mut node, "fake1part1"));
 
     unplug(&host, "fake1");
     plug(&host, "fake0", "serial-0", original);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(!is_ready(&node), "what was replaced is used");
 }
 
@@ -126,11 +126,11 @@ fn another_disk_with_the_wwid_of_a_bare_device_and_a_serial_of_its_own_is_not_th
     same_wwid("fake0");
     let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
     let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     host.unplug("fake0");
     host.plug("fake1", "serial-1", platter);
     same_wwid("fake1");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(!is_ready(&node), "another disk is used");
 }

@@ -18,7 +18,7 @@ use crate::node::{BLOCK, MIB, Node, adopt, geometry, id, problem, request, rule}
 fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     let mut node =
         Node::start(host, vec![rule(layout, ErasePolicy::Discard)], std::time::Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
 }
 
@@ -35,7 +35,7 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
         let disk = node.pool.members()[0].id().clone();
         let platter = host.unplug("fake0").expect("it was there");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let doubt = |node: &Node| node.pool.doubt(id("a"), Some(&disk));
         assert!(node.pool.delete(id("a")).is_err(), "{layout:?}");
 
@@ -49,13 +49,13 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
             }
             let doubt = doubt(&node);
             assert!(matches!(doubt, Doubt::GivenUp(_)), "{layout:?} {restart}: {doubt:?}");
-            let words = doubt.words().expect("it says which disk");
-            assert!(words.contains(disk.as_str()) && words.contains("erases nothing"), "{words}");
+            let message = doubt.message().expect("it says which disk");
+            assert!(message.contains(disk.as_str()) && message.contains("erases nothing"), "{message}");
             assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
         }
         // It was not dead: its data is there, but belongs to nobody unless the disk says whose it is.
         host.plug("fake0", "SERIAL-1", platter);
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.volume(id("a")).is_ok(), layout == Layout::Carved {});
         assert!(matches!(doubt(&node), Doubt::None | Doubt::GivenUp(_)), "{:?}", doubt(&node));
     }
@@ -70,9 +70,9 @@ fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
     let disk = node.pool.members()[0].id().clone();
     let copies = ["fake1", "fake2"].map(|name| host.add_disk(name, &format!("COPY-{name}"), geometry()));
     copies.iter().for_each(|copy| copy.put_content(original.content()));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let before = copies.each_ref().map(|copy| copy.content());
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("it is away, and no copy is meant");
     assert!(copies.each_ref().map(|copy| copy.content()) == before, "a copy was written");
@@ -81,7 +81,7 @@ fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
     for name in ["fake1", "fake2"] {
         host.unplug(name);
     }
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
 }
 
@@ -121,12 +121,12 @@ fn a_deletion_is_not_waited_for_after_the_device_that_was_given_up_was_adopted()
     let disk = node.pool.members()[0].id().clone();
     let platter = host.unplug("fake0").expect("it was there");
     platter.poke(0, &[0x77; 4096]);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
     host.plug("fake0", "SERIAL-1", platter);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.members().is_empty(), "it is not blank");
     let doubt = node.pool.doubt(id("a"), Some(&disk));
     assert!(matches!(doubt, Doubt::None | Doubt::GivenUp(_)), "{doubt:?}");
@@ -139,7 +139,7 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     let mut node = start(&host, &Layout::Carved {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let disk = node.pool.members()[0].id().clone();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let there = Arc::new(FakeHost::default());
     let copy = there.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(original.content());
@@ -147,12 +147,12 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     let owner = Owner { cluster: "test".to_owned(), node: "node-2".into() };
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
     let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, Vec::new());
-    other.pass().expect("looks");
+    other.pass().expect("a pass");
     other.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted there");
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.plug("fake1", "SERIAL-9", copy);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("the missing one is meant");
 }
 
@@ -163,10 +163,10 @@ fn back(host: &Arc<FakeHost>) -> (Node, DiskId, Arc<Platter>) {
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let disk = node.pool.members()[0].id().clone();
     let platter = host.unplug("fake0").expect("it was there");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
     host.plug("fake0", "SERIAL-1", Arc::clone(&platter));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     (node, disk, platter)
 }
 
@@ -206,7 +206,7 @@ fn a_disk_that_was_given_up_is_held_when_it_is_back_until_a_person_adopts_it_wha
     assert!(platter.content() == before, "it was written");
     let order = Verb::Order { disk, task: DiskTask::Adopt };
     node.agent.verb(&order).expect("taken back");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     for restart in [false, true] {
         if restart {
             drop(node);
@@ -233,7 +233,7 @@ fn what_is_ordered_deleted_on_a_disk_that_was_given_up_and_is_back_is_not_erased
     assert!(chain(&refused).contains("1 volume"), "{}", chain(&refused));
 
     node.agent.verb(&adopt(disk.as_str(), Run::Real)).expect("taken back");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let found = node.pool.volume(id("a")).expect("its data is there");
     assert_eq!(found.size, data.size);
     assert!(found.record.is_some_and(|record| record.found), "its deletion was ordered: it is given to nobody");
@@ -252,20 +252,20 @@ fn a_disk_that_was_given_up_and_cannot_be_marked_when_it_is_back_is_not_used() {
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let disk = node.pool.members()[0].id().clone();
     let platter = host.unplug("fake0").expect("it was there");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
     let whole = Extent { start: 0, end: geometry().size };
     platter.inject(Fault { what: "write", range: whole, times: u32::MAX });
     host.plug("fake0", "SERIAL-1", Arc::clone(&platter));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.usable(id("a")).is_err() && node.pool.create(&request("b", BLOCK, MIB)).is_err());
     platter.clear_faults();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(is_held(&node), "{:?}", node.pool.disk_views());
 }
 
 #[test]
-fn a_verb_for_a_disk_of_another_node_or_of_somebody_else_is_refused_in_words_and_writes_nothing() {
+fn a_verb_for_a_disk_of_another_node_or_of_somebody_else_is_refused_with_a_message_and_writes_nothing() {
     let host = Arc::new(FakeHost::default());
     let (there, path) = (Arc::new(FakeHost::default()), "/dev/fake1");
     there.add_disk("fake1", "SERIAL-9", geometry());
@@ -274,7 +274,7 @@ fn a_verb_for_a_disk_of_another_node_or_of_somebody_else_is_refused_in_words_and
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
     let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, rules);
-    (0..3).for_each(|_| drop(other.pass().expect("looks")));
+    (0..3).for_each(|_| drop(other.pass().expect("a pass")));
     let foreign = other.pool().members()[0].id().clone();
     host.plug("fake1", "SERIAL-9", there.unplug("fake1").expect("it was there"));
     host.add_disk("fake0", "SERIAL-1", geometry());
@@ -300,11 +300,11 @@ fn a_verb_for_a_disk_of_another_node_or_of_somebody_else_is_refused_in_words_and
         (adopt("gpt-elsewhere", Run::Real), "this node has no disk gpt-elsewhere"),
         (Verb::LocateDisk { disk: "gpt-elsewhere".to_owned(), lit: Lit::On, run: Run::Real }, "no disk gpt-elsewhere"),
     ];
-    for (verb, words) in refused {
+    for (verb, message) in refused {
         let error = node.agent.verb(&verb).expect_err("it is not ours");
-        assert!(chain(&error).contains(words), "{verb:?}: {}", chain(&error));
+        assert!(chain(&error).contains(message), "{verb:?}: {}", chain(&error));
     }
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(content() == before, "it was written");
     assert!(node.pool.members().is_empty() && node.pool.journal().released().is_empty());
 }
@@ -324,7 +324,7 @@ fn giving_up_is_a_verb_of_its_own_that_does_nothing_to_a_disk_that_is_here() {
     }
     assert!(platter.content() == before, "it was written");
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let dry = node.agent.verb(&give_up(disk.as_str(), Run::Dry)).expect("a dry run").join("\n");
     assert!(dry.contains("would give up") && node.pool.disk_views().len() == 1, "{dry}");
     node.agent.verb(&give_up(disk.as_str(), Run::Real)).expect("it is missing");

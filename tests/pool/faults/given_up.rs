@@ -14,7 +14,7 @@ use localpool::host::{
     Extent,
     fake::{FakeHost, Fate, Platter},
 };
-use localpool::pool::{Attempt, PlannedVolume, Site, Standing};
+use localpool::pool::{Attempt, PlannedVolume, Site, Standing, create};
 
 use super::partition;
 use crate::node::{BLOCK, MIB, Node, adopt, geometry, id, request, rule};
@@ -40,7 +40,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let id = node.pool.bare_devices()[0].id.clone();
     let platter = host.unplug("fake0").expect("it was there");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&Verb::ReleaseDisk { disk: id.to_string(), run: Run::Real }).expect("given up");
     host.plug("fake0", "serial-0", Arc::clone(&platter));
     write(&host, &platter);
@@ -61,7 +61,7 @@ fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself()
         if restart {
             node = start(&host);
         }
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         let verdict = verdict(&pass, "fake0p1");
         let Verdict::Theirs(reason @ Reason::OnGivenUp { .. }) = &verdict else { panic!("{verdict:?}") };
@@ -89,7 +89,7 @@ fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
         if restart {
             node = start(&host);
         }
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         assert!(
             matches!(verdict(&pass, "fake0"), Verdict::Theirs(Reason::HasTable { .. })),
@@ -103,7 +103,7 @@ fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
 #[test]
 fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() {
     let (_host, _, mut node) = given_up(|_, _| {});
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.members().is_empty());
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     node.passes().expect("claims");
@@ -132,7 +132,7 @@ fn a_labelled_disk_that_was_released_is_not_missed_whenever_that_is_stopped() {
         } else {
             released.expect("released");
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let missed: Vec<_> =
             node.pool.disk_views().into_iter().filter(|disk| disk.standing == Standing::Missing).collect();
         assert!(missed.is_empty(), "{cut}: {missed:?}");
@@ -167,7 +167,7 @@ fn who_waited_for_a_disk_while_it_was_released_writes_nothing_on_it() {
         (Site::Space(Extent { start: 2 * MIB, end: 3 * MIB }), PlannedVolume { id: id("late"), record });
     let made = member.create(site, &volume, node.pool.journal(), Duration::from_secs(30));
     assert!(matches!(made, Ok(Attempt::ByOther)), "it is made elsewhere");
-    assert!(labelled.lock().create(site, &volume).is_err());
+    assert!(labelled.change(|content| create(content, site, &volume)).is_err());
     assert!(labelled.lock().disk().is_ok_and(|disk| disk.mirror().is_err()));
     assert!(disk.is_zero(whole), "something was written");
     assert!(node.pool.journal().known(|_| true).is_empty(), "nothing is on it");

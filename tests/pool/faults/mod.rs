@@ -46,8 +46,8 @@ pub fn started(host: &Arc<FakeHost>, layout: &Layout) -> Node {
 /// Adds a partition as the kernel shows one, of 16 MiB on a disk.
 pub fn partition(host: &FakeHost, disk: &str, guid: &str) -> String {
     let extent = Extent { start: MIB, end: 17 * MIB };
-    let whole = host.scan().expect("looks").into_iter().find(|raw| raw.name == disk).expect("it is there");
-    host.open(&whole, Access::Look).expect("opens").map(1, extent).expect("mapped");
+    let whole = host.scan().expect("a scan").into_iter().find(|raw| raw.name == disk).expect("it is there");
+    host.open(&whole, Access::ReadOnly).expect("opens").map(1, extent).expect("mapped");
     let name = format!("{disk}p1");
     host.add_disk(&name, "", Geometry { size: extent.len(), ..geometry() });
     let own = Partition {

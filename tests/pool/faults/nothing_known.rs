@@ -23,7 +23,7 @@ fn unread() -> (Arc<FakeHost>, Arc<Platter>, SparseBytes, Node) {
     let content = disk.content();
     disk.lose(ALL);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     (host, disk, content, node)
 }
 
@@ -32,17 +32,17 @@ fn a_volume_is_not_called_deleted_while_a_disk_cannot_be_read_and_nothing_tells_
     let (_host, disk, content, mut node) = unread();
     let refused = node.pool.delete(id("a")).expect_err("it may be there");
     assert!(matches!(refused, PoolError::DiskAway { .. }), "{refused:?}");
-    let words = refused.to_string();
-    assert!(words.contains("could not be read") && words.contains("unplug it"), "{words}");
+    let message = refused.to_string();
+    assert!(message.contains("could not be read") && message.contains("unplug it"), "{message}");
     disk.put_content(content);
     node.agent.event(&"fake0".into());
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done);
 
     // It is gone for good: nobody waits for it.
     let (host, _disk, _content, mut node) = unread();
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.delete(id("a")).expect("as far as anybody knows"), Change::AlreadySo);
 }
 
@@ -53,7 +53,7 @@ fn a_disk_that_cannot_be_read_keeps_no_deletion_waiting_where_the_journal_knows_
     let other = host.add_disk("fake1", "SERIAL-2", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true });
     other.lose(ALL);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.delete(id("a")).expect("it is nowhere"), Change::AlreadySo);
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
 }
@@ -93,7 +93,7 @@ fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
         let content = disk.content();
         fails(&host, &disk);
         let mut node = start(&host);
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         let verdict = &pass.snapshot.devices[0].verdict;
         assert!(matches!(verdict, Verdict::Theirs(_)), "{name}: {verdict:?}");
         let refused = node.pool.delete(id("a")).expect_err("it may be there");
@@ -101,7 +101,7 @@ fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
         host.edit("fake0", |raw| (raw.state, raw.size, raw.mounts) = (None, 64 * MIB, Vec::new()));
         disk.put_content(content);
         node.agent.event(&"fake0".into());
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done, "{name}");
     }
 }

@@ -19,10 +19,10 @@ fn replaced_by(serial: &str) -> (Arc<FakeHost>, Arc<Platter>, Arc<Platter>, Node
     let (host, old, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let new = host.add_disk("fake1", serial, geometry());
     new.put_content(old.content());
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.create(&request("b", BLOCK, MIB)).expect("it is the disk now");
     (host, old, new, node)
 }
@@ -60,7 +60,7 @@ fn a_disk_without_an_id_of_its_own_stays_the_disk_as_well_while_it_is_in_use() {
 }
 
 #[test]
-fn which_one_was_in_use_is_known_after_a_restart_though_no_look_came_since_it_was_made_the_disk() {
+fn which_one_was_in_use_is_known_after_a_restart_though_no_scan_came_since_it_was_made_the_disk() {
     let (host, old, _, node) = replaced();
     drop(node);
     host.plug("fake0", "SERIAL-1", Arc::clone(&old));
@@ -91,7 +91,7 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is not there");
     assert!(old.content() == is_old && new.content() == is_new, "something was written");
     node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     node.pool.usable(id("b")).expect("it is there");
 }
@@ -99,9 +99,9 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
 #[test]
 fn an_older_copy_that_comes_back_alone_is_not_used_and_what_was_made_since_is_not_called_deleted() {
     let (host, old, _, mut node) = replaced();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.unplug("fake1");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.plug("fake0", "SERIAL-1", Arc::clone(&old));
     is_refused_until_it_is_adopted(&host, &old, node);
 }
@@ -109,12 +109,12 @@ fn an_older_copy_that_comes_back_alone_is_not_used_and_what_was_made_since_is_no
 #[test]
 fn a_disk_that_is_back_and_cannot_be_opened_says_why_in_each_pass_and_does_not_leave_again() {
     let (host, old, _, mut node) = replaced();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.unplug("fake1");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.plug("fake0", "SERIAL-1", Arc::clone(&old));
     for _ in 0..2 {
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let shown = node.pool.labelled_disks()[0].shown();
         assert!(
             matches!(&shown.standing, Standing::NotReady(why) if why.contains("in an earlier state")),
@@ -124,7 +124,7 @@ fn a_disk_that_is_back_and_cannot_be_opened_says_why_in_each_pass_and_does_not_l
         assert_eq!(shown.raw.name, "fake0", "it is named where it is");
     }
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Missing);
 }
 
@@ -133,7 +133,7 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
     for more in [0, 3] {
         let (host, disk, mut node) = carved();
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let earlier = disk.content();
         for name in ["b", "d"] {
             node.pool.create(&request(name, BLOCK, MIB)).expect("made");
@@ -165,7 +165,7 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
 fn what_was_given_up_stays_so_though_the_agent_dies_right_after_the_adoption() {
     let (host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let earlier = disk.content();
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
     let later = disk.content();
@@ -187,10 +187,10 @@ fn a_known_copy_that_is_older_than_the_disk_was_is_adopted_at_once_and_it_is_sai
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let copy = host.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(host.platter("fake0").expect("it is there").content());
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(problem(&mut node, "fake1").contains("same identity"));
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.unplug("fake0");
     assert!(problem(&mut node, "fake1").contains("a copy of the pool disk"));
     let says = node.agent.verb(&adopt("/dev/fake1", Run::Dry)).expect("would do it").join("\n");

@@ -15,7 +15,7 @@ const SIZE: u64 = 512 * MIB;
 fn start(host: &Arc<FakeHost>) -> Node {
     let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
     let mut node = Node::start(host, rules, Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
 }
 

@@ -16,14 +16,14 @@ fn a_snapshot_that_is_put_back_under_the_same_serial_is_not_used_either() {
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
         let earlier = disk.content();
         node.pool.create(&request("b", BLOCK, MIB)).expect("made");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         if restart {
             drop(node);
             disk.put_content(earlier);
             node = start(&host);
         } else {
             host.unplug("fake0");
-            node.passes().expect("looks");
+            node.passes().expect("a pass");
             disk.put_content(earlier);
             host.plug("fake0", "SERIAL-1", Arc::clone(&disk));
         }
@@ -50,7 +50,7 @@ fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
         }
         node.pool.disown_volume(id("e")).expect("disowned");
         node.pool.work_until_idle().expect("mirrors");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let earlier = disk.content();
         change(&node);
         // As if it had just been killed.
@@ -67,12 +67,12 @@ fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
 fn what_is_known_of_a_disk_after_a_change_is_what_it_is_also_where_the_journal_cannot_be_written() {
     let (host, _, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     host.state.set_full(true);
     node.pool.expand(id("a"), 2 * MIB, None).expect("the disk has it");
     node.pool.delete(id("a")).expect("the disk has it");
     host.state.set_full(false);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node = start(&host);
     assert_eq!(problem(&mut node, "fake0"), "");
 }
@@ -82,17 +82,17 @@ fn a_label_copy_that_rots_after_an_adoption_makes_no_earlier_state() {
     let (host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     node.pool.work_until_idle().expect("mirrors");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let earlier = disk.content();
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
     drop(node);
     disk.put_content(earlier);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     assert_eq!(problem(&mut node, "fake0"), "");
     node.pool.work_until_idle().expect("mirrors");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     drop(node);
     let number = |at: u64| {
         let mut bytes = [0; 8];
@@ -138,7 +138,7 @@ fn an_earlier_state_that_is_put_back_under_a_disk_in_use_is_not_written_over() {
     let earlier = disk.content();
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
     node.pool.delete(id("b")).expect("deleted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     disk.put_content(earlier.clone());
     assert!(node.pool.create(&request("c", BLOCK, MIB)).is_err());
     assert!(disk.content() == earlier, "something was written");
@@ -166,7 +166,7 @@ fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_
         let older = tables(&disk);
         node.pool.create(&request("b", BLOCK, MIB)).expect("made");
         node.pool.work_until_idle().expect("writes the older copy of the label, too");
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let newer = tables(&disk);
         if restart {
             drop(node);
@@ -193,7 +193,7 @@ fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_
         assert_eq!(problem(&mut node, "fake0"), "");
         node.pool.usable(id("b")).expect("it is back");
         // That was intended.
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         drop(node);
         put_back(&disk, &older);
         node = start(&host);
@@ -211,7 +211,7 @@ fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_
 fn what_was_deleted_or_never_made_is_not_missed_in_a_table() {
     let (host, _, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     for is_erased in [false, true] {
         node.pool.delete(id("a")).expect("deleted");
         if is_erased {
@@ -220,7 +220,7 @@ fn what_was_deleted_or_never_made_is_not_missed_in_a_table() {
         node = start(&host);
         assert_eq!(problem(&mut node, "fake0"), "");
         node.pool.work_until_idle().expect("erases");
-        node.pool.create(&request("a", BLOCK, MIB)).expect("made anew");
-        node.passes().expect("looks");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("created again");
+        node.passes().expect("a pass");
     }
 }

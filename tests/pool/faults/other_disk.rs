@@ -24,7 +24,7 @@ fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk
         if restart {
             node = started(&host, &slot);
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let error = node.pool.create(&request("new", BLOCK, MIB)).expect_err("it may be on the disk that is away");
         let PoolError::DiskAway { disk, .. } = &error else { panic!("{error:?}") };
         assert!(error.to_string().contains(&format!("localpool disk give-up {disk}")), "{error}");
@@ -35,7 +35,7 @@ fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk
     node.pool.delete(id("other")).expect("nor its deletion");
     small.clear_faults();
     host.plug("fake0", "fake0", platter);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.create(&request("new", BLOCK, MIB)).expect("the disk says whether it is there");
     assert_eq!(node.pool.volumes().len(), 1);
     node.pool.delete(id("new")).expect("deleted");
@@ -51,7 +51,7 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     let platter = host.unplug("fake0").expect("it was there");
     let mut fresh = start(&host);
     assert!(fresh.pool.delete(id("a")).is_err(), "nothing was looked at yet");
-    fresh.passes().expect("looks");
+    fresh.passes().expect("a pass");
     assert!(matches!(fresh.pool.delete(id("a")), Err(PoolError::DiskAway { .. })));
     assert!(matches!(fresh.pool.delete(id("never")), Ok(Change::AlreadySo)), "what was never on it is not there");
 
@@ -61,7 +61,7 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     disk.poke(64 * MIB - 512, &[0; 512]);
     disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let mut lost = start(&host);
-    lost.passes().expect("looks");
+    lost.passes().expect("a pass");
     assert!(lost.pool.volume(id("a")).is_err(), "it is not open");
     for name in ["a", "never"] {
         assert!(matches!(lost.pool.delete(id(name)), Err(PoolError::DiskAway { .. })), "{name}");
@@ -69,15 +69,15 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     assert!(matches!(lost.pool.create(&request("a", BLOCK, MIB)), Err(PoolError::DiskAway { .. })), "its label has it");
     lost.pool.create(&request("new", BLOCK, MIB)).expect("a new volume is not held up");
     disk.clear_faults();
-    lost.passes().expect("looks");
+    lost.passes().expect("a pass");
     lost.pool.delete(id("a")).expect("it is there");
     assert!(matches!(lost.pool.delete(id("a")), Ok(Change::AlreadySo)));
 
     // Nothing waits for a volume that was deleted before the disk left.
     host.unplug("fake0");
-    lost.passes().expect("looks");
+    lost.passes().expect("a pass");
     let mut fresh = start(&host);
-    fresh.passes().expect("looks");
+    fresh.passes().expect("a pass");
     assert!(matches!(fresh.pool.delete(id("a")), Ok(Change::AlreadySo)));
 }
 
@@ -113,7 +113,7 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
     host.plug("fake0", "SERIAL-1", platter);
     let before = disk.content();
 
-    let is_refused = |node: &Node, words: &str| {
+    let is_refused = |node: &Node, message: &str| {
         let errors = [
             node.pool.usable(id("a")).expect_err("usable"),
             node.pool.create(&request("a", BLOCK, MIB)).expect_err("created"),
@@ -123,14 +123,14 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
             node.pool.would_adopt_volume(id("a")).expect_err("a dry run says the same"),
         ];
         for error in errors {
-            assert!(matches!(&error, PoolError::Conflict { why, .. } if why.contains(words)), "{error:?}");
+            assert!(matches!(&error, PoolError::Conflict { why, .. } if why.contains(message)), "{error:?}");
         }
     };
     for restart in [false, true] {
         if restart {
             node = start(&host);
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let views = node.pool.volumes();
         assert_eq!(views.len(), 2);
         assert!(views.iter().all(|view| view.conflict.is_some()), "{views:?}");
@@ -143,7 +143,7 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
         if restart {
             node = start(&host);
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         is_refused(&node, "localpool disk give-up");
     }
     let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake1".to_owned(), run: Run::Real };
@@ -151,11 +151,11 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
     let refused = node.agent.verb(&settle).expect_err("one is away").to_string();
     assert!(refused.contains(away.as_str()), "{refused}");
     node.agent.verb(&Verb::ReleaseDisk { disk: away.to_string(), run: Run::Real }).expect("given up");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.usable(id("a")).is_ok(), "a person gave the other one up");
     // It comes back after all.
     host.plug("fake0", "SERIAL-1", platter);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     is_refused(&node, "localpool volume settle");
 }
 
@@ -178,7 +178,7 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         node.pool.create(&request("a", BLOCK, 2 * MIB)).expect("nobody knows better");
         other.poke(2 * MIB, &[0xbb; 4096]);
         host.plug("fake0", "SERIAL-1", platter);
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let settle = |keep: &str, run| Verb::SettleVolume { volume: id("a"), keep: keep.to_owned(), run };
 
         let before = (disk.content(), other.content());
@@ -199,7 +199,7 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         if host.power.is_off() {
             host.reboot(if cut % 2 == 0 { Fate::Torn } else { Fate::Lost });
             node = start(&host);
-            node.passes().expect("looks");
+            node.passes().expect("a pass");
             if settled.is_ok() {
                 node.pool.usable(id("a")).expect("what was said to be done is done");
             } else if node.pool.usable(id("a")).is_err() {
@@ -208,7 +208,7 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         } else {
             host.power.restore();
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let kept = node.pool.usable(id("a")).expect("usable");
         assert!(kept.node.starts_with("/dev/fake0p2"), "{kept:?}");
         let views = node.pool.volumes();

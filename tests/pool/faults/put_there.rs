@@ -19,7 +19,7 @@ const GIB: u64 = 1024 * MIB;
 fn start(host: &Arc<FakeHost>) -> Node {
     let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
     let mut node = Node::start(host, rules, Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
 }
 
@@ -110,14 +110,14 @@ fn a_bare_device_that_somebody_has_open_is_not_erased_before_that_ends_and_then_
     let before = disk.content();
     node.pool.work_until_idle().expect("it waits");
     assert!(disk.content() == before, "something was written");
-    let held = node.pool.disk_views()[0].held.clone().expect("who has it");
+    let held = node.pool.disk_views()[0].busy.clone().expect("who has it");
     assert!(held.contains("/dev/fake0") && held.contains("not erased"), "{held}");
-    let pass = node.agent.pass().expect("looks");
+    let pass = node.agent.pass().expect("a pass");
     assert!(pass.ripe_in.is_some(), "no event tells when that ends");
     disk.set_in_use(0, false);
     node.pool.work_until_idle().expect("erased");
     assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
-    assert_eq!(node.pool.disk_views()[0].held, None);
+    assert_eq!(node.pool.disk_views()[0].busy, None);
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn a_bare_device_that_another_process_has_open_is_neither_deleted_nor_erased_bef
     let before = disk.content();
     node.pool.work_until_idle().expect("it waits");
     assert!(disk.content() == before, "something was written");
-    let held = node.pool.disk_views()[0].held.clone().expect("who has it");
+    let held = node.pool.disk_views()[0].busy.clone().expect("who has it");
     assert!(held.contains("pid 7") && held.contains("not erased"), "{held}");
-    assert!(node.agent.pass().expect("looks").ripe_in.is_some(), "no event tells when that ends");
+    assert!(node.agent.pass().expect("a pass").ripe_in.is_some(), "no event tells when that ends");
     disk.set_opened(false);
     node.pool.members()[0].work().expect("the one piece");
     assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));

@@ -30,7 +30,7 @@ fn a_table_copy_that_cannot_be_written_makes_the_disk_not_ready_until_it_can_and
         assert_eq!(node.pool.volumes().len(), 1, "{range}: what was not acknowledged is not there");
 
         disk.clear_faults();
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(standing(&node), Standing::Ready, "{range}");
         node.pool.create(&request("new", BLOCK, MIB)).expect("a retry");
         assert_eq!(node.pool.volumes().len(), 2);
@@ -55,7 +55,7 @@ fn who_cannot_get_the_lock_of_a_disk_has_changed_nothing_and_may_come_back() {
     node.pool.create(&request("new", BLOCK, MIB)).expect("a retry");
     node.pool.delete(id("kept")).expect("a retry");
     assert_eq!(node.pool.volumes().len(), 1);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.work_until_idle().expect("erases");
 }
 
@@ -67,11 +67,11 @@ fn a_disk_whose_lock_others_keep_when_it_comes_is_looked_at_again_soon_without_a
     disk.poke(64 * MIB - 512, &[0; 512]);
     disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let mut node = start(&host);
-    let pass = node.agent.pass().expect("looks");
+    let pass = node.agent.pass().expect("a pass");
     assert!(pass.problems["fake0"].contains("other processes hold its lock"), "{:?}", pass.problems);
     assert!(pass.ripe_in.is_some_and(|wait| wait <= Duration::from_secs(1)), "{:?}", pass.ripe_in);
     disk.clear_faults();
-    assert_eq!(node.agent.pass().expect("looks").problems.len(), 0);
+    assert_eq!(node.agent.pass().expect("a pass").problems.len(), 0);
     assert_eq!(standing(&node), Standing::Ready);
 }
 
@@ -123,8 +123,8 @@ fn a_disk_that_fails_before_anything_is_made_leaves_the_volume_to_another_and_on
         assert_eq!(large.write_count() > writes, goes_on, "{layout:?} {fault:?}");
         if *fault == zeros {
             let error = node.pool.create(&request("more", BLOCK, MIB)).expect_err("the large one is full");
-            let words = format!("{error:?}");
-            assert!(words.contains("Io("), "it says what fails, not that nothing is free: {words}");
+            let message = format!("{error:?}");
+            assert!(message.contains("Io("), "it says what fails, not that nothing is free: {message}");
         }
     }
 }
@@ -139,7 +139,7 @@ fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
     let free = |node: &Node| node.pool.labelled_disks()[0].lock().content().free().total();
     assert_eq!(free(&node), 53 * MIB, "what is not erased is not free");
     disk.clear_faults();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.work_until_idle().expect("erased");
     assert_eq!(free(&node), 61 * MIB);
 }
@@ -156,14 +156,14 @@ fn a_disk_that_another_process_holds_is_not_used_and_not_written_before_that_one
     let before = disk.content();
     let mapped: Vec<_> = (1..5).map(|number| disk.mapping(number)).collect();
     node = start(&host);
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     let why = &pass.problems["fake0"];
     assert!(why.contains("another process") && why.contains("in use"), "{why}");
     assert!(node.pool.usable(id("a")).is_err());
     assert!(disk.content() == before, "it was written");
     assert_eq!((1..5).map(|number| disk.mapping(number)).collect::<Vec<_>>(), mapped);
     disk.set_in_use(1, false);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.usable(id("a")).expect("it is free again");
     assert!(disk.content() != before, "and mended");
 }
@@ -177,14 +177,14 @@ fn what_a_killed_process_wrote_and_did_not_sync_is_synced_before_anybody_is_told
         let made = node.pool.create(&request("a", BLOCK, MIB));
         drop(node);
         host.restart_process();
-        let looked = |host| {
+        let listed = |host| {
             let mut node = start(host);
-            node.passes().expect("looks");
+            node.passes().expect("a pass");
             node.pool.volume(id("a")).is_ok()
         };
-        let is_there = looked(&host);
+        let is_there = listed(&host);
         host.reboot(Fate::Lost);
-        assert_eq!(looked(&host), is_there, "after {effects} effects, of which the create is {made:?}");
+        assert_eq!(listed(&host), is_there, "after {effects} effects, of which the create is {made:?}");
         found.insert((made.is_ok(), is_there));
     }
     assert!(found.contains(&(false, true)), "none was killed between its last write and the sync: {found:?}");

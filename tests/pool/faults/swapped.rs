@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::{FsKind, Geometry, Host, Mounts as _};
+use localpool::host::{Extent, FsKind, Geometry, Host, Mounts as _};
 use localpool::pool::{Standing, WantedUsage};
 use localpool::volume::{AccessType, NodeVolumes, PublishRequest, StageRequest, TargetAccess, VolumeId, VolumeLocks};
 
@@ -22,7 +22,7 @@ fn what_was_erased_on_one_disk_is_not_written_down_as_erased_on_its_copy() {
     let at = disk.mapping(2).expect("mapped");
     disk.poke(at.start + 300 * 1024, &[0x77; 4096]);
     node.pool.delete(id("a")).expect("deleted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     disk.set_hangs_at(Some("zero"));
     let member = node.pool.members()[0].clone();
     let working = thread::spawn(move || drop(member.work()));
@@ -30,7 +30,7 @@ fn what_was_erased_on_one_disk_is_not_written_down_as_erased_on_its_copy() {
     let copy: Arc<Platter> = host.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(disk.content());
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     disk.set_hangs_at(None);
     working.join().expect("no bug");
@@ -53,17 +53,53 @@ fn a_disk_that_ends_inside_a_sector_is_opened_once() {
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     node.pool.work_until_idle().expect("mirrors");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let writes = disk.write_count();
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(disk.write_count(), writes, "it is closed and opened again by each pass");
 }
 
 fn bare(host: &Arc<FakeHost>) -> Node {
     let mut node =
         Node::start(host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
+}
+
+/// The worker has looked at the device as it was, and then a pass notices that it is larger.
+#[test]
+fn what_a_bare_device_gained_while_its_erasure_came_to_its_end_is_erased_and_offered() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "serial-0", geometry());
+    let mut node = bare(&host);
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.pool.delete(id("a")).expect("deleted");
+    let device = node.pool.bare_devices()[0].clone();
+    while device.disk_view().expect("claimed").erasure.left > 0 {
+        device.work().expect("erases");
+    }
+    disk.set_hangs_at(Some("read"));
+    let worker = device.clone();
+    let working = thread::spawn(move || worker.work().map(drop));
+    disk.until_somebody_waits();
+    // What it reads under the lock comes before what it reads beside the passes.
+    while device.lock_within(Duration::from_millis(100)).is_err() {
+        disk.let_one_through();
+        disk.until_somebody_waits();
+    }
+    host.unplug("fake0");
+    let grown = host.add_disk("fake0", "serial-0", Geometry { size: 2 * geometry().size, ..geometry() });
+    grown.put_content(disk.content());
+    grown.poke(geometry().size + MIB, &[0x77; 4096]);
+    node.passes().expect("a pass");
+    disk.set_hangs_at(None);
+    let _ = working.join().expect("no bug");
+    node.passes().expect("a pass");
+    node.pool.work_until_idle().expect("erases");
+    let view = node.pool.bare_devices()[0].disk_view().expect("claimed");
+    assert_eq!((view.size, view.free), (2 * geometry().size, 2 * geometry().size));
+    node.pool.create(&request("b", BLOCK, 2 * geometry().size)).expect("made");
+    assert!(grown.is_zero(Extent { start: 0, end: 2 * geometry().size }), "bytes of a are in b");
 }
 
 /// A bare device with volume `a` comes back as fake1. While its opening hangs, another tenant's disk has its old name,
@@ -195,7 +231,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, access_type: AccessTyp
     volumes.unpublish(x, "/target-x").await.expect("nothing is there");
     volumes.unstage(x, "/staging-x").await.expect("nothing is there");
     check("x was taken down");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     check("the agent looked");
 
     volumes.unpublish(y, "/target-y").await.expect("x has nothing to do with it");

@@ -35,7 +35,7 @@ fn table(disk: &Arc<Platter>) -> Table {
 }
 
 /// An admin makes a partition of their own, and writes all over it.
-fn foreign(disk: &Arc<Platter>, number: u32, extent: Extent) {
+fn unknown_partition(disk: &Arc<Platter>, number: u32, extent: Extent) {
     let entry = Entry {
         kind: Uuid::from_u128(0x7e15),
         guid: Uuid::from_u128(9),
@@ -65,7 +65,7 @@ fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_by_clean
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes: false, ..geometry() });
     let mut node = start(&host);
     node.passes().expect("claims");
-    foreign(&disk, 7, THEIRS);
+    unknown_partition(&disk, 7, THEIRS);
     let _ = node.pool.work_until_idle();
     assert!(is_whole(&disk, THEIRS), "cleaning zeroed it");
 }
@@ -74,7 +74,7 @@ fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_by_clean
 fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_for_a_new_volume_or_a_growth() {
     let (_host, disk, node) = carved();
     node.pool.create(&request("a", BLOCK, 4 * MIB)).expect("made");
-    foreign(&disk, 7, THEIRS);
+    unknown_partition(&disk, 7, THEIRS);
     let before = disk.content();
     node.pool.create(&request("b", BLOCK, 50 * MIB)).expect_err("it is not free");
     assert!(is_whole(&disk, THEIRS), "a new volume zeroed it");
@@ -82,7 +82,7 @@ fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_for_a_ne
 
     let (_host, disk, node) = carved();
     node.pool.create(&request("a", BLOCK, 4 * MIB)).expect("made");
-    foreign(&disk, 7, THEIRS);
+    unknown_partition(&disk, 7, THEIRS);
     node.pool.expand(id("a"), 50 * MIB, None).expect_err("it is not free");
     assert!(is_whole(&disk, THEIRS), "a growth zeroed it");
 }
@@ -96,7 +96,7 @@ fn a_partition_that_somebody_made_in_place_of_a_deleted_volume_is_not_erased() {
     let (number, entry) = now.entries().iter().map(|(n, e)| (*n, e.clone())).nth(1).expect("what is erased");
     assert_eq!(entry.extent.len(), made.size);
     put(&disk, &now.with(number, None).expect("gone"));
-    foreign(&disk, number, entry.extent);
+    unknown_partition(&disk, number, entry.extent);
     let _ = node.pool.work_until_idle();
     assert!(is_whole(&disk, entry.extent), "the erasure zeroed it");
 }
@@ -136,7 +136,7 @@ fn what_a_tenant_wrote_behind_the_old_end_of_a_bare_device_that_has_grown_is_era
     host.unplug("fake0");
     let grown = host.add_disk("fake0", "SERIAL-1", Geometry { size: 128 * MIB, ..geometry() });
     grown.put_content(disk.content());
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.usable(id("a")).expect("it is here");
     grown.poke(101 * MIB + 4096, &[0x77; 4096]);
     node.pool.delete(id("a")).expect("deleted");
@@ -179,7 +179,7 @@ fn what_a_free_bare_device_has_gained_by_growing_is_zeroed_before_a_tenant_sees_
     let grown = host.add_disk("fake0", "SERIAL-1", Geometry { size: 128 * MIB, ..geometry() });
     grown.put_content(disk.content());
     grown.poke(101 * MIB + 4096, &[0x77; 4096]);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let made = node.pool.create(&request("b", BLOCK, MIB)).expect("made").0;
     assert_eq!(made.size, 128 * MIB);
     assert!(grown.is_zero(Extent { start: 0, end: 128 * MIB }), "the tenant reads what was there");
@@ -203,7 +203,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
         let mut other = Reconciler::new(machine, pool, Duration::ZERO, Vec::new());
-        other.pass().expect("looks");
+        other.pass().expect("a pass");
         other.verb(&adopt("/dev/fake5", Run::Real)).expect("taken over");
         disk.put_content(seen.content());
 
@@ -211,7 +211,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         plan(&node.pool);
         assert!(disk.content() == before, "{name}: it was written over");
         node.agent.event(&"fake0".into());
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         assert!(
             matches!(pass.snapshot.devices[0].verdict, Verdict::Foreign { .. }),
             "{:?}",
@@ -226,11 +226,11 @@ fn a_disk_that_was_released_on_other_hardware_than_it_was_claimed_on_stays_uncla
     // Another bus, another id.
     host.unplug("fake0");
     host.plug("fake0", "SERIAL-2", Arc::clone(&disk));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let member = node.pool.members().remove(0);
     node.agent.give_up(&member).expect("released");
     for _ in 0..2 {
-        assert!(node.passes().expect("looks").claimed.is_empty());
+        assert!(node.passes().expect("a pass").claimed.is_empty());
         assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         drop(node);
         node =
@@ -247,7 +247,7 @@ fn a_disk_that_becomes_a_copy_of_another_one_while_it_is_in_use_does_not_become_
     node.passes().expect("claims");
     let made = node.pool.create(&request("a", BLOCK, MIB)).expect("made").0;
     node.pool.work_until_idle().expect("mirrors");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let other = node.pool.labelled_disks().into_iter().find(|member| member.id != made.disk).expect("two");
     let copy = usize::from(other.shown().raw.name == "fake1");
     disks[copy].put_content(disks[1 - copy].content());
@@ -257,7 +257,7 @@ fn a_disk_that_becomes_a_copy_of_another_one_while_it_is_in_use_does_not_become_
     assert!(!matches!(made_there, Ok(Made::Volume(..))), "{made_there:?}");
     node.pool.usable(id("a")).expect("it is where it was");
     for _ in 0..3 {
-        node.agent.pass().expect("looks");
+        node.agent.pass().expect("a pass");
         node.pool.usable(id("a")).expect("it is where it was");
         assert!(disks[copy].content() == before, "something was written");
     }

@@ -11,11 +11,11 @@ use localpool::pool::Standing;
 
 use crate::node::{BLOCK, MIB, Node, adopt, carved, geometry, id, problem, request, standing, start};
 
-/// A disk with volume `a` after a look.
+/// A disk with volume `a` after a scan.
 fn with_volume() -> (Arc<FakeHost>, Arc<Platter>, Node) {
     let (host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     (host, disk, node)
 }
 
@@ -31,9 +31,9 @@ fn copy_of(host: &FakeHost, disk: &Platter) -> (Arc<Platter>, SparseBytes) {
     (copy, content)
 }
 
-fn looks(node: &mut Node) {
+fn passes(node: &mut Node) {
     node.agent.event(&"fake0".into());
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn it_is_not_called_missing_and_cannot_be_forgotten_and_comes_back_as_soon_as_it
         let member = node.pool.labelled_disks()[0].clone();
         disk.set_in_use(2, mounted);
         cannot_be_read(&disk);
-        looks(&mut node);
+        passes(&mut node);
         let Standing::NotReady(why) = standing(&node) else { panic!("{:?}", standing(&node)) };
         assert!(why.starts_with("could not be read: "), "{why}");
         assert!(problem(&mut node, "fake0").starts_with("could not be read: "));
@@ -66,7 +66,7 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         if restart {
             node = start(&host);
         }
-        looks(&mut node);
+        passes(&mut node);
         let usable = node.pool.usable(id("a")).map(|view| view.node);
         assert!(usable.is_err(), "it is served from the copy: {usable:?}");
         assert!(copy.content() == content, "the copy was written");
@@ -76,14 +76,14 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("a person says so");
         assert_eq!(problem(&mut node, "fake1"), "");
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
-        // That gave the other disk up: it is not one of ours when it can be read again.
+        // That gave the other disk up: it is not the pool's when it can be read again.
         disk.clear_faults();
         for _ in 0..2 {
-            looks(&mut node);
+            passes(&mut node);
         }
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
         node = start(&host);
-        looks(&mut node);
+        passes(&mut node);
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
     }
 }
@@ -96,10 +96,10 @@ fn a_disk_that_nothing_tells_from_another_one_is_the_disk_as_long_as_it_is_there
     let mut node = start(&host);
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let (copy, content) = copy_of(&host, &disk);
     cannot_be_read(&disk);
-    looks(&mut node);
+    passes(&mut node);
     assert!(node.pool.usable(id("a")).is_err() && copy.content() == content);
 }
 
@@ -111,13 +111,13 @@ fn nor_is_it_replaced_by_a_copy_after_a_restart() {
     let mut node = start(&host);
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let member = node.pool.labelled_disks()[0].id.clone();
     let (copy, content) = copy_of(&host, &disk);
     cannot_be_read(&disk);
     drop(node);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.usable(id("a")).is_err(), "served from the copy");
     assert!(copy.content() == content, "the copy was written");
     assert!(!node.pool.forget(&member).expect("asked"), "it is here");
@@ -130,7 +130,7 @@ fn a_disk_that_was_moved_out_of_a_dock_is_used_though_the_empty_dock_is_still_th
     host.plug("fake1", "SERIAL-2", platter);
     host.add_disk("fake0", "SERIAL-1", geometry());
     host.edit("fake0", |raw| (raw.size, raw.transport) = (0, Some("usb".to_owned())));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(problem(&mut node, "fake1"), "");
     node.pool.usable(id("a")).expect("it is the same disk");
 }
@@ -142,14 +142,14 @@ fn a_mirror_that_became_the_disk_is_used_though_the_old_disk_is_a_leg_of_it_and_
     host.edit("dm-0", |raw| (raw.kind, raw.serial) = (volume_group(), None));
     node.passes().expect("sees both");
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.agent.verb(&adopt("/dev/dm-0", Run::Real)).expect("adopted");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let leg = host.add_disk("fake0", "SERIAL-1", geometry());
     host.edit("fake0", |raw| raw.holders = vec!["dm-0".into()]);
     host.edit("dm-0", |raw| raw.slaves = vec!["fake0".into()]);
     cannot_be_read(&leg);
-    looks(&mut node);
+    passes(&mut node);
     node.pool.usable(id("a")).expect("the mirror has it");
 }
 
@@ -163,12 +163,12 @@ fn after_a_restart_or_a_replug_it_is_known_by_its_hardware_and_is_not_missing() 
             node = start(&host);
         } else {
             host.unplug("fake0");
-            node.passes().expect("looks");
+            node.passes().expect("a pass");
             assert_eq!(standing(&node), Standing::Missing);
             cannot_be_read(&disk);
             host.plug("fake5", "SERIAL-1", Arc::clone(&disk));
         }
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         let view = node.pool.disk_views().remove(0);
         let Standing::NotReady(why) = &view.standing else { panic!("{restart}: {view:?}") };
         assert!(why.contains("could not be read"), "{why}");
@@ -179,7 +179,7 @@ fn after_a_restart_or_a_replug_it_is_known_by_its_hardware_and_is_not_missing() 
         let why = node.pool.delete(id("a")).expect_err("it is on that disk").to_string();
         assert!(why.contains("could not be read"), "{why}");
         disk.clear_faults();
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         node.pool.usable(id("a")).expect("it is back");
     }
 }
@@ -189,9 +189,9 @@ fn it_is_forgotten_once_it_is_unplugged() {
     let (host, disk, mut node) = with_volume();
     let member = node.pool.labelled_disks()[0].id.clone();
     cannot_be_read(&disk);
-    looks(&mut node);
+    passes(&mut node);
     host.unplug("fake0");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(standing(&node), Standing::Missing);
     node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), run: Run::Real }).expect("it is away");
     assert!(node.pool.disk_views().is_empty());
@@ -221,13 +221,13 @@ fn a_label_that_a_tenant_wrote_into_what_he_built_on_a_volume_makes_no_pool_disk
     for restart in [false, true] {
         let (host, disk, mut node) = with_volume();
         let (built, content) = tenants(&host, volume_group());
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.labelled_disks().len(), 1, "it is a tenant's");
         cannot_be_read(&disk);
         if restart {
             node = start(&host);
         }
-        looks(&mut node);
+        passes(&mut node);
         let made = node.pool.create(&request("b", BLOCK, MIB)).map(|(view, _)| view.node);
         assert!(made.is_err(), "in another tenant's volume: {made:?}");
         assert!(node.pool.labelled_disks().iter().all(|disk| disk.shown().raw.name != "dm-0"));
@@ -242,6 +242,6 @@ fn what_is_built_on_a_disk_that_was_never_ours_is_used_by_its_own_label_where_it
     tenants(&host, DeviceKind::Dm(Dm { uuid: "mpath-1".to_owned(), name: "m".to_owned(), suspended: false }));
     cannot_be_read(&below);
     let mut node = start(&host);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert_eq!(node.pool.labelled_disks().len(), 1, "a path that fails is what multipath is for");
 }

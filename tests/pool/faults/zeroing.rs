@@ -22,7 +22,7 @@ fn layouts() -> [Layout; 3] {
 
 fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     let mut node = Node::start(host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node
 }
 

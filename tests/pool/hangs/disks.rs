@@ -22,7 +22,7 @@ fn a_disk_that_hangs_in_an_operation_keeps_nothing_of_the_other_disks_from_answe
         let large = id("large");
         assert_eq!(answers("a list", pool, |pool| pool.volumes().len()), 2, "{layout:?}");
         assert_eq!(answers("a list of disks", pool, |pool| pool.disk_views().len()), 2);
-        assert!(answers("a look", pool, move |pool| pool.usable(large).is_ok()));
+        assert!(answers("a lookup", pool, move |pool| pool.usable(large).is_ok()));
         let capacity = answers("capacity", pool, |pool| pool.capacity(&Selector::default(), MOUNT));
         assert_eq!(capacity.available > 0, layout == Layout::Carved {});
         answers("a mark", pool, move |pool| pool.mark_formatted(large)).expect("a healthy disk");
@@ -51,13 +51,13 @@ fn a_new_volume_goes_past_a_disk_that_hangs_to_one_that_answers() {
 
 #[test]
 fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
-    for (layout, words) in [(Layout::Carved {}, "/dev/fake0"), (Layout::RawDevice {}, "/dev/fake0")] {
+    for (layout, message) in [(Layout::Carved {}, "/dev/fake0"), (Layout::RawDevice {}, "/dev/fake0")] {
         let (_host, [sick, _well], node) = two_disks(&layout);
         let deleting = delete_that_hangs(&node, &sick, "small");
         let small = id("small");
         let error = answers("a second delete", &node.pool, move |pool| pool.delete(small)).expect_err("it hangs");
         assert!(error.is_locked(), "{error:?}");
-        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
         assert!(error.to_string().contains("has been under way for 1"), "{error}");
         sick.set_hangs(false);
         deleting.join().expect("no bug").expect("it answers again");
@@ -73,10 +73,10 @@ fn in_conflict() -> (Arc<FakeHost>, Arc<Platter>, Node) {
     host.state.lose();
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
     let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     node.pool.create(&request("small", MOUNT, 16 * MIB)).expect("nobody knows better");
     host.plug("fake0", "fake0", platter);
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(matches!(node.pool.usable(id("small")), Err(PoolError::Conflict { .. })));
     (host, large, node)
 }
@@ -108,7 +108,7 @@ fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
     while node.pool.usable(kept).is_err() {
         assert!(std::time::Instant::now() < deadline, "it was never settled");
         let _ = node.agent.verb(&settle);
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
     }
     assert!(node.pool.usable(kept).expect("usable").node.starts_with("/dev/fake0p2"));
 }
@@ -121,7 +121,7 @@ fn a_conflict_that_is_being_settled_is_not_settled_the_other_way_meanwhile() {
     let second = node.agent.verb(&settle("/dev/fake1")).map_err(|error| error.to_string());
     large.set_hangs_at(None);
     node.pool.labelled_disks().iter().for_each(|disk| drop(disk.lock()));
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.volume(id("small")).is_ok(), "{second:?}: on no disk: {:?}", node.pool.volumes());
 }
 
@@ -139,9 +139,9 @@ fn while_the_state_directory_hangs_all_that_only_reads_answers() {
         let (pool, large) = (&node.pool, id("large"));
         assert_eq!(answers("a list", pool, |pool| pool.volumes().len()), 2, "{layout:?}");
         assert_eq!(answers("a list of disks", pool, |pool| pool.disk_views().len()), 3);
-        assert!(answers("a look", pool, move |pool| pool.usable(large).is_ok()));
+        assert!(answers("a lookup", pool, move |pool| pool.usable(large).is_ok()));
         assert!(answers("capacity", pool, |pool| pool.capacity(&Selector::default(), MOUNT)).available > 0);
-        assert!(answers("a look for what is nowhere", pool, |pool| pool.usable(id("nowhere")).is_err()));
+        assert!(answers("a lookup of what is nowhere", pool, |pool| pool.usable(id("nowhere")).is_err()));
         host.state.gate.set_hangs_at(None);
         creating.join().expect("no bug").expect("it answers again");
         assert_eq!(node.pool.volumes().len(), 3);

@@ -6,13 +6,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use localpool::csi::proto::node_client::NodeClient;
-use localpool::csi::proto::{NodeGetInfoRequest, NodeGetVolumeStatsRequest};
-use localpool::csi::{Calls, Readiness, client, server};
+use localpool::agent::TargetThread;
 use localpool::device::label::Layout;
+use localpool::health::Board;
 use localpool::host::Host;
-use localpool::role::metrics::NodeMetrics;
-use localpool::role::{http, node, runtime};
+use localpool::role::{NodeMetrics, http, node, runtime};
+use localpool::rpc::proto::node_client::NodeClient;
+use localpool::rpc::proto::{NodeGetInfoRequest, NodeGetVolumeStatsRequest};
+use localpool::rpc::{Calls, Readiness, client, server};
 use localpool::volume::{
     AccessType, Error, NodeVolumes, PublishRequest, StageRequest, TargetAccess, VolumeId, VolumeLocks,
 };
@@ -40,6 +41,59 @@ fn a_measurement_of_a_volume_never_stops_what_runs_beside_it() {
     });
     sick.set_hangs(false);
     deleting.join().expect("no bug").expect("it answers again");
+}
+
+#[test]
+fn a_state_directory_that_hangs_keeps_no_pod_from_its_volume_and_what_is_lost_is_missed_by_the_next_agent() {
+    let (host, _disks, node) = two_disks(&Layout::Carved {});
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let process = || {
+        let (board, (tell, recalled)) = (Board::default(), mpsc::channel::<()>());
+        let (targets, end) = TargetThread::start(Arc::clone(&machine), board.clone(), move || drop(tell));
+        recalled.recv().expect_err("it has read what was left");
+        let volumes = NodeVolumes::new(Arc::clone(&machine), Arc::clone(&node.pool), VolumeLocks::default());
+        (volumes.with_health(board), targets, end)
+    };
+    let (volumes, targets, end) = process();
+    let id = VolumeId::of_name("small");
+    let access_type = AccessType::Mount { fs: None, flags: Vec::new() };
+    let stage = StageRequest { id, staging: "/staging".to_owned(), access_type: access_type.clone() };
+    let publish = |target: &str| PublishRequest {
+        id,
+        staging: "/staging".to_owned(),
+        target: target.to_owned(),
+        access_type: access_type.clone(),
+        access: TargetAccess::ReadWrite,
+        single_target: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        volumes.stage(stage).await.expect("staged");
+        host.state.gate.set_hangs_at(Some("store"));
+        for target in ["/target", "/second"] {
+            let published = tokio::time::timeout(AT_MOST, volumes.publish(publish(target))).await;
+            published.expect("an answer").expect("published");
+            host.state.gate.until_somebody_waits();
+        }
+        let unpublished = tokio::time::timeout(AT_MOST, volumes.unpublish(id, "/second")).await;
+        unpublished.expect("an answer").expect("unpublished");
+    });
+    host.state.gate.set_hangs_at(None);
+    targets.stop();
+    end.join().expect("no bug");
+
+    host.mounts().unmount("/target".as_ref()).expect("unmounted");
+    let (volumes, targets, end) = process();
+    runtime.block_on(async {
+        let lost = volumes.stats(id, "/target").await.expect("it is its target");
+        assert_eq!((lost.condition.word(), lost.usage), ("NotMountPoint", None));
+        assert!(volumes.stats(id, "/staging").await.is_ok_and(|stats| stats.usage.is_some()));
+        assert!(matches!(volumes.stats(id, "/second").await, Err(Error::NotFound(_))));
+        volumes.unpublish(id, "/target").await.expect("unpublished");
+        assert!(matches!(volumes.stats(id, "/target").await, Err(Error::NotFound(_))));
+    });
+    targets.stop();
+    end.join().expect("no bug");
 }
 
 #[test]
@@ -83,9 +137,10 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
     });
 }
 
-/// The answer of an HTTP server, with its head; `None` if it does not answer in time.
+/// The answer of an HTTP server, with its head; `None` if it does not answer in time. It may have just been started.
 fn get(address: SocketAddr, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
+    let connect = || TcpStream::connect(address);
+    let mut stream = localpool_testing::found(AT_MOST, Duration::from_millis(10), connect).ok()?;
     stream.set_read_timeout(Some(AT_MOST)).expect("a socket");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n").ok()?;
     let mut text = String::new();

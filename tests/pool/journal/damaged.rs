@@ -14,7 +14,7 @@ const JOURNAL: &str = "journal.json";
 
 fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     let mut rule = rule(layout, ErasePolicy::Discard);
-    rule.set.uid = format!("{layout:?}");
+    rule.set.uid = format!("{layout:?}").into();
     Node::start(host, vec![rule], Duration::ZERO).expect("starts")
 }
 
@@ -48,7 +48,7 @@ fn a_damaged_journal_stops_no_labelled_disk_and_nothing_is_taken_made_or_called_
         let blank = host.add_disk("fake2", "SERIAL-2", geometry());
         for layout in [Layout::Carved {}, Layout::RawDevice {}] {
             let mut node = start(&host, &layout);
-            let pass = node.passes().expect("looks");
+            let pass = node.passes().expect("a pass");
             assert!(node.pool.usable(id("labelled")).is_ok(), "{damaged}: it is on the disk");
             let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Dry };
             let refused = [
@@ -58,9 +58,9 @@ fn a_damaged_journal_stops_no_labelled_disk_and_nothing_is_taken_made_or_called_
                 node.pool.delete(id("gone")).expect_err("it may be somewhere").to_string(),
                 pass.problems["fake2"].clone(),
             ];
-            for words in refused {
+            for message in refused {
                 for word in [JOURNAL, "`localpool state set-aside journal`"] {
-                    assert!(words.contains(word), "{words}");
+                    assert!(message.contains(word), "{message}");
                 }
             }
             assert_eq!(blank.write_count(), 0, "{damaged}");
@@ -85,12 +85,12 @@ fn what_a_tenant_wrote_into_a_bare_device_is_not_read_while_the_journal_is_damag
     };
 
     let mut node = start(&host, &Layout::Carved {});
-    let pass = node.passes().expect("looks");
+    let pass = node.passes().expect("a pass");
     assert_eq!((node.pool.labelled_disks().len(), bare(&pass).label), (1, None));
     node.agent.verb(&Verb::SetAsideJournal { run: Run::Real }).expect("done");
     for layout in [Layout::Carved {}, Layout::RawDevice {}] {
         node = start(&host, &layout);
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         assert_eq!((node.pool.labelled_disks().len(), bare(&pass).label), (1, None), "after a restart as well");
         assert!(device.content() == before, "it was written");
     }
@@ -102,7 +102,7 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
     let damaged = text.replace(':', ";");
     host.state().store(JOURNAL, &damaged).expect("stored");
     let mut node = start(&host, &Layout::RawDevice {});
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let lines = node.agent.verb(&Verb::SetAsideJournal { run: Run::Dry }).expect("said").join("\n");
     assert!(lines.contains("would keep") && lines.contains("SERIAL-1"), "{lines}");
     assert_eq!(host.state().load(JOURNAL).expect("read").as_deref(), Some(&*damaged), "a dry run does nothing");
@@ -118,25 +118,25 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
         if restart {
             node = start(&host, &Layout::RawDevice {});
         }
-        let pass = node.passes().expect("looks");
+        let pass = node.passes().expect("a pass");
         assert!(node.pool.usable(id("labelled")).is_ok() && node.pool.bare_devices().is_empty());
         let shown = inventory(&node.pool, &pass);
         let note = shown.iter().find(|shown| shown.device.raw.name == "fake1").and_then(|shown| shown.note.clone());
         assert!(note.clone().is_some_and(|note| note.contains("localpool disk adopt /dev/fake1")), "{note:?}");
         host.add_disk("fake2", "SERIAL-2", geometry());
-        node.passes().expect("looks");
+        node.passes().expect("a pass");
         assert_eq!(node.pool.bare_devices().len(), 1, "what is nobody's is claimed");
         let id = node.pool.bare_devices()[0].id.clone();
         node.pool.release(&node.pool.member(&id).expect("it is")).expect("released");
         node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake2".to_owned(), run: Run::Real }).expect("as before");
         host.unplug("fake2");
     }
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     let adopt = |run| Verb::AdoptDisk { disk: "/dev/fake1".to_owned(), run };
     node.agent.verb(&adopt(Run::Dry)).expect("could be");
-    node.passes().expect("looks");
+    node.passes().expect("a pass");
     assert!(node.pool.bare_devices().is_empty() && device.write_count() == writes);
     node.agent.verb(&adopt(Run::Real)).expect("a person says so");
-    node.passes().expect("looks");
-    assert_eq!(node.pool.bare_devices().len(), 1, "blank, it is claimed anew");
+    node.passes().expect("a pass");
+    assert_eq!(node.pool.bare_devices().len(), 1, "blank, it is claimed again");
 }

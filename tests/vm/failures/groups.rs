@@ -29,8 +29,8 @@ const FILESYSTEMS: [Use; 3] = [Use::Ext4, Use::Xfs, Use::Btrfs];
 pub struct Group {
     pub name: &'static str,
     pub failures: Vec<Failure>,
-    pub seen: Seen,
-    pub gone: Seen,
+    pub noticed: Noticed,
+    pub gone: Noticed,
     pub repair: Repair,
 }
 
@@ -43,8 +43,9 @@ pub struct Failure {
     pub ends: Act,
     /// All that is said then, the worst first.
     pub reasons: &'static [&'static str],
-    /// What is still said after the repair: a counter that has risen is held for ten minutes. Nothing makes them shorter
-    /// here, as the product has no switch for it and its clock cannot be set; a unit test of the checkup sees their end.
+    /// What is still said after the repair: a counter that has risen is held for ten minutes. Nothing makes
+    /// them shorter here, as the product has no switch for it and its clock cannot be set; a unit test of the
+    /// checkup sees their end.
     pub held: &'static [&'static str],
 }
 
@@ -56,7 +57,7 @@ pub struct Act {
 
 /// What makes the checkup due that has the news.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum Noticed {
     /// The kernel tells it.
     ByEvent,
     /// Any event.
@@ -126,8 +127,8 @@ fn mounts() -> Group {
     Group {
         name: "a mount that is hidden, replaced or made read-only is in the health of its volume by its event",
         failures: of_each.chain([above]).collect(),
-        seen: Seen::ByEvent,
-        gone: Seen::ByEvent,
+        noticed: Noticed::ByEvent,
+        gone: Noticed::ByEvent,
         repair: Repair::AtOnce,
     }
 }
@@ -137,8 +138,8 @@ fn shut_down() -> Group {
     Group {
         name: "a filesystem that is shut down is in the health of its volume until it is mounted again",
         failures: vec![of(Use::Ext4), of(Use::Xfs)],
-        seen: Seen::AtNextCheckup,
-        gone: Seen::ByEvent,
+        noticed: Noticed::AtNextCheckup,
+        gone: Noticed::ByEvent,
         repair: Repair::MountedAgain,
     }
 }
@@ -146,16 +147,16 @@ fn shut_down() -> Group {
 /// Of ext4, xfs and btrfs, whose writes fail.
 const WRITES_FAIL: [&[&str]; 3] =
     [&["FilesystemReadOnly", "FilesystemErrors"], &["FilesystemShutDown"], &["FilesystemReadOnly", "FilesystemErrors"]];
-/// The kernel refuses writes to the filesystem. Each try makes a new file: ext4 whose journal has aborted still lets the
-/// times of a file that exists be set, and forgets them.
+/// The kernel refuses writes to the filesystem. Each try makes a new file: ext4 whose journal has aborted still lets
+/// the times of a file that exists be set, and forgets them.
 const REFUSES: &str = "! mktemp $TARGET/refused.XXXXXX >/dev/null";
 
 fn error() -> Group {
     Group {
         name: "filesystems on a mapping whose requests all fail are in the health of their volumes",
         failures: mapped("write; remap error", REFUSES, WRITES_FAIL),
-        seen: Seen::AtNextCheckup,
-        gone: Seen::ByEvent,
+        noticed: Noticed::AtNextCheckup,
+        gone: Noticed::ByEvent,
         repair: Repair::MountedAgain,
     }
 }
@@ -164,8 +165,8 @@ fn flakey() -> Group {
     Group {
         name: "filesystems on a mapping whose writes fail are in the health of their volumes",
         failures: mapped("write; remap 'flakey BELOW 0 3600 1 error_writes'", REFUSES, WRITES_FAIL),
-        seen: Seen::AtNextCheckup,
-        gone: Seen::ByEvent,
+        noticed: Noticed::AtNextCheckup,
+        gone: Noticed::ByEvent,
         repair: Repair::MountedAgain,
     }
 }
@@ -174,9 +175,9 @@ fn no_answer() -> Group {
     Group {
         name: "a mapping that answers no request is in the health of its volume, whichever filesystem it has",
         failures: mapped("write; remap 'delay BELOW 600000'", "true", [&["DiskNotAnswering"]; 3]),
-        seen: Seen::AfterSilence(25),
+        noticed: Noticed::AfterSilence(25),
         // Late answers are events.
-        gone: Seen::ByEvent,
+        gone: Noticed::ByEvent,
         repair: Repair::AtOnce,
     }
 }
@@ -189,8 +190,8 @@ fn array() -> Group {
     Group {
         name: "an array that lacks a member is in the health of its volume by its event, until it has one again",
         failures: vec![failure(ARRAY, Use::Ext4, [fail, add], &["ArrayDegraded"])],
-        seen: Seen::ByEvent,
-        gone: Seen::ByEvent,
+        noticed: Noticed::ByEvent,
+        gone: Noticed::ByEvent,
         repair: Repair::AtOnce,
     }
 }
@@ -210,8 +211,8 @@ fn warnings() -> Group {
     Group {
         name: "an NVMe disk that warns is in the health of its volumes, and no event tells that it warns no more",
         failures: vec![ext4, xfs, Failure { begins, ends, ..btrfs }],
-        seen: Seen::ByEvent,
-        gone: Seen::ByTime,
+        noticed: Noticed::ByEvent,
+        gone: Noticed::ByTime,
         repair: Repair::AtOnce,
     }
 }
@@ -229,8 +230,8 @@ fn refused() -> Group {
             of(Use::Btrfs, &["FilesystemReadOnly", "DiskIoErrors", "FilesystemErrors"]),
             Failure { shows: "true", begins, ends, ..of(Use::Block, held) },
         ],
-        seen: Seen::AtNextCheckup,
-        gone: Seen::ByEvent,
+        noticed: Noticed::AtNextCheckup,
+        gone: Noticed::ByEvent,
         repair: Repair::MountedAgain,
     }
 }
@@ -242,8 +243,8 @@ fn pulled_out() -> Group {
     Group {
         name: "a disk that is pulled out under load is in the health of its volumes by its event",
         failures: vec![ext4, xfs, Failure { begins, ends, ..btrfs }],
-        seen: Seen::ByEvent,
-        gone: Seen::ByEvent,
+        noticed: Noticed::ByEvent,
+        gone: Noticed::ByEvent,
         repair: Repair::MountedAgain,
     }
 }
@@ -256,8 +257,8 @@ fn writes_stuck() -> Group {
     Group {
         name: "a disk that answers reads and ends no write is in the health of its volumes after a minute",
         failures: vec![ext4, xfs, Failure { begins, ends, ..btrfs }],
-        seen: Seen::AfterSilence(62),
-        gone: Seen::ByEvent,
+        noticed: Noticed::AfterSilence(62),
+        gone: Noticed::ByEvent,
         repair: Repair::AtOnce,
     }
 }

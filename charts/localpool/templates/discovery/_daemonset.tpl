@@ -70,7 +70,9 @@ spec:
           volumeMounts:
             - {name: dev, mountPath: /dev, readOnly: true}
             - {name: state, mountPath: {{ $node.stateDir | quote }}, readOnly: true}
-            - {name: mnt, mountPath: /mnt, readOnly: true, mountPropagation: HostToContainer}
+            {{- with include "localpool.provisionerMounts" . | trim }}
+            {{- . | nindent 12 }}
+            {{- end }}
             {{- if $node.udev }}
             - {name: udev, mountPath: /run/udev, readOnly: true}
             {{- end }}
@@ -81,8 +83,9 @@ spec:
         - name: state
           hostPath: {path: {{ $node.stateDir | quote }}, type: DirectoryOrCreate}
         # Other provisioners' links to disks.
-        - name: mnt
-          hostPath: {path: /mnt, type: DirectoryOrCreate}
+        {{- with include "localpool.provisionerVolumes" . | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- if $node.udev }}
         - name: udev
           hostPath: {path: /run/udev, type: DirectoryOrCreate}

@@ -5,7 +5,7 @@ use super::*;
 use crate::agent::Verb;
 use crate::claim::sample;
 use crate::device::Owner;
-use crate::host::{Geometry, Host as _, fake::FakeHost, timeout::Timeouts};
+use crate::host::{Geometry, fake::FakeHost};
 use crate::pool::{Pool, Workers};
 
 /// A node with one disk of its pool.
@@ -16,14 +16,14 @@ fn node() -> (Arc<FakeHost>, Reconciler, DiskId) {
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
     while pool.usable_disks().is_empty() {
-        agent.pass().expect("a look");
+        agent.pass().expect("a pass");
     }
     let disk = pool.usable_disks().remove(0).0;
     (host, agent, disk)
 }
 
 fn lit(host: &FakeHost) -> Option<Lit> {
-    let raw = host.scan().expect("a look").remove(0);
+    let raw = host.scan().expect("a scan").remove(0);
     host.slot_light(&raw).map(|light| light.lit)
 }
 
@@ -50,9 +50,9 @@ fn a_disk_is_found_by_the_light_of_its_slot_and_a_dry_run_changes_nothing() {
 fn a_disk_that_hangs_can_be_located() {
     let (host, mut agent, disk) = node();
     host.add_slot_light("fake0");
-    agent.errands = Timeouts::new(Duration::from_secs(1));
+    agent.errands.wait_at_most(Duration::from_secs(1));
     let (_held, answer) = mpsc::channel::<()>();
-    assert!(agent.errand(&disk, move || answer.recv().is_ok()).is_err(), "it does not answer");
+    assert!(agent.errands.errand(&disk, move || answer.recv().is_ok()).is_err(), "it does not answer");
     let verb = Verb::LocateDisk { disk: disk.to_string(), lit: Lit::On, run: Run::Real };
     agent.verb(&verb).expect("the enclosure answers");
     assert_eq!(lit(&host), Some(Lit::On));
@@ -65,11 +65,11 @@ fn a_disk_without_a_light_and_one_that_is_missing_are_described() {
         let verb = Verb::LocateDisk { disk: disk.to_string(), lit: Lit::On, run: Run::Real };
         agent.verb(&verb).expect_err("there is no light").to_string()
     };
-    let words = refused(&mut agent);
-    assert!(words.contains("no light") && words.contains("serial SERIAL"), "{words}");
+    let message = refused(&mut agent);
+    assert!(message.contains("no light") && message.contains("serial SERIAL"), "{message}");
     host.unplug("fake0");
-    agent.pass().expect("a look");
-    let words = refused(&mut agent);
-    assert!(words.contains("is missing") && words.contains("look for the disk that was /dev/fake0"), "{words}");
-    assert!(words.contains("SERIAL"), "its hardware is on record: {words}");
+    agent.pass().expect("a pass");
+    let message = refused(&mut agent);
+    assert!(message.contains("is missing") && message.contains("look for the disk that was /dev/fake0"), "{message}");
+    assert!(message.contains("SERIAL"), "its hardware is on record: {message}");
 }

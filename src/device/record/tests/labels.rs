@@ -26,6 +26,28 @@ fn a_label_of_this_format_is_read_and_written_byte_for_byte() {
 }
 
 #[test]
+fn the_layout_of_a_member_of_an_array_is_read_and_written_byte_for_byte() {
+    let text = concat!(
+        r#"{"kind":"member","array":"01234567-89ab-4cde-8f10-32547698ba01","level":"raid0","place":1,"count":2,"#,
+        r#""chunk":524288}"#
+    );
+    let array = Uuid::from_u128(0x0123_4567_89ab_4cde_8f10_3254_7698_ba01);
+    let layout = Layout::Member(ArrayPlace { array, level: ArrayLevel::Raid0, place: 1, count: 2, chunk: 512 << 10 });
+    assert_eq!(serde_json::from_str::<Layout>(text).unwrap(), layout);
+    assert_eq!(serde_json::to_string(&layout).unwrap(), text);
+    assert!(serde_json::from_str::<Layout>(&text.replace("raid0", "raid9")).is_err(), "of a later version");
+}
+
+#[test]
+fn a_label_whose_array_has_fewer_members_than_its_place_says_is_refused() {
+    let (dev, _, last) = claimed(512);
+    let place = ArrayPlace { array: DISK, level: ArrayLevel::Raid0, place: 2, count: 2, chunk: 512 << 10 };
+    let member = Label { layout: Layout::Member(place), ..label(DISK) };
+    assert!(matches!(write_label(&dev, &member, Some(last)), Err(LabelError::Contradiction { .. })));
+    assert_eq!(newest(&read_label(&dev), DISK).unwrap().0, &label(DISK), "nothing was written");
+}
+
+#[test]
 fn labels_take_turns_and_the_newest_one_counts() {
     for sector in [512, 4096] {
         let (dev, _, mut place) = claimed(sector);
@@ -36,7 +58,7 @@ fn labels_take_turns_and_the_newest_one_counts() {
             place = write_label(&dev, &next, Some(last)).unwrap();
             assert_eq!(place, NewestCopy { half: last.half.other(), sequence: turn });
             let own = ours(&dev);
-            assert_eq!((own.label, own.place), (next, place));
+            assert_eq!((own.label, own.newest), (next, place));
             assert!(own.copies.a.is_ok() && own.copies.b.is_ok());
         }
     }
@@ -101,8 +123,8 @@ fn a_torn_label_leaves_the_last_one() {
                 let dev = dev.restarted();
                 let own = ours(&dev);
                 assert!(own.label == old || own.label == new);
-                assert_eq!(own.label == old, own.place == last);
-                let again = write_label(&dev, &new, Some(own.place)).unwrap();
+                assert_eq!(own.label == old, own.newest == last);
+                let again = write_label(&dev, &new, Some(own.newest)).unwrap();
                 assert!(again.sequence > last.sequence);
                 assert_eq!(ours(&dev).label, new);
             }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::label::{
-    DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef, VOLUME_TYPE,
-    VolumeRecord, VolumeUsage,
+    ArrayLevel, ArrayPlace, DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef,
+    VOLUME_TYPE, VolumeRecord, VolumeUsage,
 };
 use crate::device::set_name::SetName;
 use crate::device::{HardwareId, VolumeId};
@@ -91,7 +91,7 @@ fn claimed(sector: u32) -> (MemoryDisk, Table, NewestCopy) {
     (dev.restarted(), table, place)
 }
 
-fn ours(dev: &MemoryDisk) -> Box<Own> {
+fn ours(dev: &MemoryDisk) -> Box<OurRecord> {
     match read_record(dev) {
         Record::Ours(own) => own,
         other => panic!("{other:?}"),
@@ -100,7 +100,7 @@ fn ours(dev: &MemoryDisk) -> Box<Own> {
 
 fn broken(dev: &MemoryDisk) -> String {
     match read_record(dev) {
-        Record::Broken(words) => words,
+        Record::Broken(message) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -167,24 +167,24 @@ fn a_label_of_another_disk_does_not_verify() {
     let copied = MemoryDisk::new(SIZE, 512);
     write_label(&copied, &label(OTHER), Some(NewestCopy { half: Half::B, sequence: 8 })).unwrap();
     dev.poke(A, &copied.bytes(A, 4096));
-    let words = format!(
+    let message = format!(
         "localpool's partition table without a label that verifies; A is of disk {OTHER}; B: there is no label"
     );
-    assert_eq!(broken(&dev), words);
+    assert_eq!(broken(&dev), message);
     // Nor does one whose header was changed to name this disk.
     poke_frame(&dev, A, |head| head[16..32].copy_from_slice(&DISK.to_bytes_le()));
     assert!(broken(&dev).contains("header and content name different disks"));
 }
 
 #[test]
-fn blank_foreign_and_unreadable_disks_are_told_apart() {
+fn blank_disks_other_tables_and_unreadable_disks_are_told_apart() {
     for sector in [512, 4096] {
         assert!(is_nothing(&MemoryDisk::new(SIZE, sector)));
-        assert!(matches!(read_record(&MemoryDisk::new(0, sector)), Record::Foreign(_)), "not one to claim");
+        assert!(matches!(read_record(&MemoryDisk::new(0, sector)), Record::OtherTable(_)), "not one to claim");
         let dev = MemoryDisk::new(SIZE, sector);
-        let foreign = table(&dev).with(1, None).unwrap();
-        dev.poke(u64::from(sector), &crate::host::table::primary_bytes(&foreign));
-        assert!(matches!(read_record(&dev), Record::Foreign(words) if words == "a GPT without localpool's label"));
+        let unlabelled = table(&dev).with(1, None).unwrap();
+        dev.poke(u64::from(sector), &crate::host::table::primary_bytes(&unlabelled));
+        assert!(matches!(read_record(&dev), Record::OtherTable(text) if text == "a GPT without localpool's label"));
         let dev = MemoryDisk::new(SIZE, sector);
         dev.break_range(Extent { start: A, end: A + 4096 });
         assert!(matches!(read_record(&dev), Record::Unreadable(_)));
@@ -214,12 +214,12 @@ fn our_table_without_any_label_is_broken_and_one_bad_copy_is_not() {
     assert_eq!(own.label, label(DISK));
     assert!(matches!(own.copies.b, Err(LabelError::Payload { .. })));
     dev.flip(A, 1);
-    let words = broken(&dev);
+    let message = broken(&dev);
     assert!(
-        words.starts_with(
+        message.starts_with(
             "localpool's partition table without a label that verifies; A: there is no label; B: the label's checksum"
         ),
-        "{words}"
+        "{message}"
     );
     dev.break_range(Extent { start: B, end: B + 4096 });
     assert!(matches!(read_record(&dev), Record::Unreadable(_)));
@@ -255,7 +255,7 @@ fn go_on_with_claim(dev: &MemoryDisk) -> usize {
         let place = write_label(dev, &label(OTHER), None).unwrap();
         let entry = table(dev).get(1).cloned();
         write_first(dev, &OURS, &Table::new(OTHER, dev.geometry()).unwrap().with(1, entry).unwrap()).unwrap();
-        assert_eq!(ours(dev).place, place);
+        assert_eq!(ours(dev).newest, place);
     };
     match read_record(dev) {
         Record::Nothing => {

@@ -121,8 +121,8 @@ fn bad_checksums_are_told_apart_and_fall_back_to_the_backup() {
     assert!(matches!(read_copies(&dev).primary, Err(TableError::EntriesCrc { disk: DISK, .. })));
     assert_eq!(chosen(&dev).table, table);
     dev.flip(SIZE - 512 + 57, 1);
-    let TableRefusal::OfOthers(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
-    assert!(words.starts_with("a damaged GPT: the checksum of the partition entries is "), "{words}");
+    let TableRefusal::OfOthers(message) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
+    assert!(message.starts_with("a damaged GPT: the checksum of the partition entries is "), "{message}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_lone_backup_counts_only_with_our_label() {
         let strange = Ours { label: THEIRS, ..OURS };
         let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
         assert!(
-            matches!(&refusal, TableRefusal::OfOthers(words) if words.starts_with("a backup GPT without localpool's label"))
+            matches!(&refusal, TableRefusal::OfOthers(message) if message.starts_with("a backup GPT without localpool's label"))
         );
         let elsewhere = Ours { extent: Extent { start: MIB, end: 3 * MIB }, ..OURS };
         assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::OfOthers(_))));
@@ -181,10 +181,10 @@ fn a_table_for_the_other_sector_size_is_seen() {
         dev.poke(0, &source.bytes(0, MIB));
         dev.poke(SIZE - MIB, &source.bytes(SIZE - MIB, MIB));
         dev.poke(510, &[0; 2]);
-        let words = format!("a GPT for sectors of {other} bytes");
-        assert_eq!(refused(&dev), TableRefusal::OfOthers(words.clone()));
+        let message = format!("a GPT for sectors of {other} bytes");
+        assert_eq!(refused(&dev), TableRefusal::OfOthers(message.clone()));
         dev.poke(0, &vec![0; usize::try_from(MIB).unwrap()]);
-        assert_eq!(refused(&dev), TableRefusal::OfOthers(words), "a lone backup");
+        assert_eq!(refused(&dev), TableRefusal::OfOthers(message), "a lone backup");
     }
 }
 
@@ -210,7 +210,7 @@ fn two_tables_of_two_disks_are_not_mended_into_one() {
     seal(&other, SIZE / 512 - 1);
     dev.poke(SIZE - MIB, &other.bytes(SIZE - MIB, MIB));
     assert!(
-        matches!(refused(&dev), TableRefusal::Broken(words) if words.starts_with("two partition tables, of disk "))
+        matches!(refused(&dev), TableRefusal::Broken(message) if message.starts_with("two partition tables, of disk "))
     );
     dev.flip(1024, 1);
     assert!(matches!(refused(&dev), TableRefusal::Broken(_)), "a primary with torn entries still says whose it is");
@@ -276,8 +276,8 @@ fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
     }
     let header = Extent { start: 512, end: 1024 };
     let dev = MemoryDisk::new(SIZE, 512);
-    let foreign = sample(&dev).with(1, None).unwrap();
-    dev.poke(SIZE - 33 * 512, &backup_bytes(&foreign));
+    let other = sample(&dev).with(1, None).unwrap();
+    dev.poke(SIZE - 33 * 512, &backup_bytes(&other));
     dev.break_range(header);
     assert!(matches!(refused(&dev), TableRefusal::Unreadable(_)), "the backup is somebody's");
 

@@ -23,19 +23,19 @@ fn entry(kind: Uuid, guid: u128, start: u64, end: u64) -> Entry {
     Entry { kind, guid: Uuid::from_u128(guid), extent, attributes: 0, name: Name::tail("data") }
 }
 
-/// A foreign partition with every bit of an entry in use, its name with half a surrogate and a tail after its end.
-fn foreign() -> Entry {
+/// An unknown partition with every bit of an entry in use, its name with half a surrogate and a tail after its end.
+fn unknown_entry() -> Entry {
     let mut name = [0xd800; 36];
     name[3] = 0;
     Entry { attributes: u64::MAX, name: Name(name), ..entry(THEIRS, 0xf0, 12 * MIB, 14 * MIB) }
 }
 
-/// Label, one volume with a hole before its number, and a foreign partition in the last number.
+/// Label, one volume with a hole before its number, and an unknown partition in the last number.
 fn sample(dev: &MemoryDisk) -> Table {
     let table = Table::new(DISK, dev.geometry()).unwrap();
     let table = table.with(1, Some(entry(LABEL, 1, MIB, 2 * MIB))).unwrap();
     let table = table.with(3, Some(entry(VOLUME, 3, 2 * MIB, 4 * MIB))).unwrap();
-    table.with(128, Some(foreign())).unwrap()
+    table.with(128, Some(unknown_entry())).unwrap()
 }
 
 fn written(sector: u32) -> (MemoryDisk, Table) {
@@ -68,6 +68,21 @@ fn what_is_written_reads_back_from_both_copies() {
         assert_eq!(copies.mbr.as_ref().unwrap(), &Mbr::Protective);
         assert_eq!(choose(&copies, &OURS).unwrap(), Choice { table, good: Part::Primary, stale: vec![] });
     }
+}
+
+#[test]
+fn a_dos_table_says_how_many_of_its_records_are_in_use_and_a_boot_sector_has_none() {
+    let dev = MemoryDisk::new(SIZE, 512);
+    let mbr = |kinds: &[(usize, u8)]| {
+        let mut sector = [0; 512];
+        sector[510..].copy_from_slice(&[0x55, 0xaa]);
+        kinds.iter().for_each(|(record, kind)| sector[446 + 16 * record + 4] = *kind);
+        dev.poke(0, &sector);
+        read_copies(&dev).mbr.unwrap()
+    };
+    assert_eq!(mbr(&[]), Mbr::Dos { records: 0 });
+    assert_eq!(mbr(&[(3, 0x83)]), Mbr::Dos { records: 1 });
+    assert_eq!(mbr(&[(0, 0x83), (2, 0x82)]), Mbr::Dos { records: 2 });
 }
 
 #[test]
@@ -131,7 +146,7 @@ fn every_copy_is_one_write_and_is_synced_before_the_next() {
 }
 
 #[test]
-fn a_number_never_changes_and_foreign_entries_stay_bit_for_bit() {
+fn a_number_never_changes_and_unknown_entries_stay_bit_for_bit() {
     for sector in [512, 4096] {
         let (dev, mut table) = written(sector);
         let theirs = raw_entry(&dev, 128);
@@ -156,7 +171,7 @@ fn a_number_never_changes_and_foreign_entries_stay_bit_for_bit() {
 }
 
 #[test]
-fn an_edit_that_would_not_hold_together_is_refused_in_words() {
+fn an_edit_that_would_not_hold_together_is_refused_with_a_message() {
     let (_, table) = written(512);
     let at = |start, end| Some(entry(VOLUME, 9, start, end));
     let message_of = |number, entry| table.with(number, entry).unwrap_err().to_string();
@@ -227,7 +242,7 @@ fn a_table_that_changed_underneath_is_not_written_over() {
         format!("{began}7 is new")
     );
     assert_eq!(message_of(&table.with(3, None).unwrap()), format!("{began}3 is gone"));
-    let renamed = Entry { name: Name::tail("x"), ..foreign() };
+    let renamed = Entry { name: Name::tail("x"), ..unknown_entry() };
     assert_eq!(message_of(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is a different one"));
     write_table(&dev, &OURS, &table, &new).unwrap();
 }
@@ -236,12 +251,12 @@ fn a_table_that_changed_underneath_is_not_written_over() {
 fn a_write_that_touches_what_is_not_ours_is_refused_before_anything_is_written() {
     let (dev, table) = written(512);
     let edit = |number, entry| write_table(&dev, &OURS, &table, &table.with(number, entry).unwrap()).unwrap_err();
-    let foreign_is_refused =
+    let a_change_is_refused =
         |error| assert!(matches!(error, TableWriteError::EntryOfOthers { number: 128 }), "{error}");
-    foreign_is_refused(edit(128, None));
-    foreign_is_refused(edit(128, Some(Entry { attributes: 0, ..foreign() })));
-    foreign_is_refused(edit(128, Some(Entry { name: Name::tail("x"), ..foreign() })));
-    foreign_is_refused(edit(128, Some(Entry { kind: VOLUME, ..foreign() })));
+    a_change_is_refused(edit(128, None));
+    a_change_is_refused(edit(128, Some(Entry { attributes: 0, ..unknown_entry() })));
+    a_change_is_refused(edit(128, Some(Entry { name: Name::tail("x"), ..unknown_entry() })));
+    a_change_is_refused(edit(128, Some(Entry { kind: VOLUME, ..unknown_entry() })));
     let added = edit(9, Some(entry(THEIRS, 9, 5 * MIB, 6 * MIB)));
     assert!(matches!(added, TableWriteError::EntryOfOthers { number: 9 }));
     let converted = edit(3, Some(Entry { kind: THEIRS, ..table.get(3).unwrap().clone() }));
@@ -270,7 +285,7 @@ fn a_first_table_goes_only_where_there_is_none() {
 }
 
 #[test]
-fn a_release_wipes_no_foreign_partition_and_no_other_disk() {
+fn a_release_wipes_no_unknown_partition_and_no_other_disk() {
     let (dev, table) = written(512);
     assert!(matches!(wipe_primary(&dev, &OURS, &table), Err(TableWriteError::EntryOfOthers { number: 128 })));
     let bare = table.with(128, None).unwrap();

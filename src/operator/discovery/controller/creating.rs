@@ -4,6 +4,7 @@
 //! status does not say why, only an event does.
 
 use crate::device::NodeName;
+use crate::operator::api_server::object_key::Uid;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
@@ -17,7 +18,7 @@ const BEFORE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// A pod that a node's kubelet runs, or should run, and that has no container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creating {
-    pub uid: String,
+    pub uid: Uid<Pod>,
     node: NodeName,
     since: Option<Timestamp>,
 }
@@ -41,7 +42,7 @@ impl Creating {
             return None;
         }
         let since = status.and_then(|status| status.start_time.as_ref()).or(pod.metadata.creation_timestamp.as_ref());
-        Some(Self { uid: pod.uid().unwrap_or_default(), node, since: since.map(|time| time.0) })
+        Some(Self { uid: Uid::of(pod).unwrap_or_default(), node, since: since.map(|time| time.0) })
     }
 
     pub fn is_stuck(&self, now: Timestamp) -> bool {
@@ -53,8 +54,8 @@ impl Creating {
         let minutes = STUCK_AFTER.as_mins();
         let first = format!("{}: its container was not created after {minutes} minutes", self.node);
         let Some(why) = why else { return first };
-        let parts = [&why.reason, &why.message].into_iter().flatten().map(|words| words.trim());
-        let parts: Vec<&str> = parts.filter(|words| !words.is_empty()).collect();
+        let parts = [&why.reason, &why.message].into_iter().flatten().map(|part| part.trim());
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
         format!("{first}: {}", parts.join(": "))
     }
 }
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(Creating::of(&daemon(), &[other]), []);
         let mut nowhere = pod(json!({"phase": "Pending"}));
         Arc::make_mut(&mut nowhere).spec.as_mut().expect("a spec").node_name = None;
-        assert_eq!(Creating::of(&daemon(), &[nowhere]), [], "the scheduler tells of it");
+        assert_eq!(Creating::of(&daemon(), &[nowhere]), [], "the scheduler reports it");
     }
 
     #[test]

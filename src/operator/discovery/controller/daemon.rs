@@ -13,7 +13,7 @@ use crate::api::DiscoverySpec;
 use crate::api::crd::LocalVolumeDiscovery;
 
 /// On the DaemonSet: the object that it belongs to, as an owner reference cannot reach another namespace.
-pub const FOR: &str = "localpool.dev/discovery";
+pub const DISCOVERY_ANNOTATION: &str = "localpool.dev/discovery";
 
 /// On the DaemonSet: what it was made from. Without it, a DaemonSet with more fields than are wanted now would look
 /// right.
@@ -73,7 +73,7 @@ impl DaemonTemplate {
         if home == namespace {
             daemon.metadata.owner_references = object.controller_owner_ref(&()).map(|owner| vec![owner]);
         }
-        daemon.annotations_mut().insert(FOR.to_owned(), format!("{home}/{}", object.name_any()));
+        daemon.annotations_mut().insert(DISCOVERY_ANNOTATION.to_owned(), format!("{home}/{}", object.name_any()));
         let spec = daemon.spec.as_mut().ok_or(TemplateError::Missing("spec"))?;
         let pod = spec.template.spec.as_mut().ok_or(TemplateError::Missing("spec.template.spec"))?;
         if let Some(selector) = node_selector {
@@ -147,7 +147,7 @@ mod tests {
         let other = made("localpool", json!({}));
         assert_eq!(other["metadata"]["namespace"], "localpool");
         assert!(other["metadata"]["ownerReferences"].is_null(), "an owner elsewhere would count as gone");
-        assert_eq!(other["metadata"]["annotations"][FOR], "storage/auto-discover-devices");
+        assert_eq!(other["metadata"]["annotations"][DISCOVERY_ANNOTATION], "storage/auto-discover-devices");
     }
 
     #[test]
@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn a_template_that_is_none_is_refused() {
-        for (text, words) in
+        for (text, message) in
             [("{", "not a DaemonSet"), ("{}", "metadata.name"), (r#"{"metadata": {"name": "d"}}"#, "no spec")]
         {
             let error = text.parse::<DaemonTemplate>().expect_err("refused");
-            assert!(error.to_string().contains(words), "{text}: {error}");
+            assert!(error.to_string().contains(message), "{text}: {error}");
         }
     }
 }

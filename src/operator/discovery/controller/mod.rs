@@ -25,22 +25,27 @@ use tokio::task::JoinSet;
 
 use crate::api::{
     DiscoverySpec, Invalid, Node,
-    crd::{DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd},
+    crd::{
+        DISCOVERY_NAME, DiscoveryPhase, DiscoveryReason, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus,
+        discovery_crd,
+    },
     parse_discovery,
 };
 use crate::host::Backoff;
 use crate::operator::{
-    client::within,
-    crd_owner::Whose,
-    error::{HOW, OperatorError, error_message},
-    event::EventNote,
-    event_writer::EventWriter,
+    api_server::{
+        client::within,
+        error::{HOW, OperatorError, error_message},
+        object_key::{ObjectKey, Uid},
+        store::Store,
+        watch::{Watched, decoded, keep},
+        write::write_status,
+    },
+    crds::owner::CrdOwnership,
+    event::{EventNote, writer::EventWriter},
     metrics::Metrics,
     set::parsed::selected,
-    store::Store,
     stores::Stores,
-    watch::{Watched, decoded, keep},
-    write::write_status,
 };
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};
@@ -51,8 +56,7 @@ const MANAGER: &str = "localpool-controller";
 /// Changes come in bursts; a pass waits for the end of one.
 const SETTLE: Duration = Duration::from_millis(250);
 /// The wait after a pass that could not do everything: the first one, and the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// The name of this work in metrics and logs.
 const WORK: &str = "discovery";
@@ -117,7 +121,7 @@ impl Discoveries {
         }
         let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
-        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let mut backoff = RETRY;
         loop {
             // Any change after this starts another pass.
             for kind in [&mut objects, &mut daemons, &mut pods, &mut nodes] {
@@ -166,7 +170,7 @@ impl Discoveries {
         for object in &objects {
             let state = match in_charge {
                 Some(other) => DaemonState::Refused {
-                    reason: "NotInCharge",
+                    reason: DiscoveryReason::NotInCharge,
                     message: format!(
                         "{}/{} is in charge, and a cluster can only have one discovery: delete one of them",
                         other.namespace().unwrap_or_default(),
@@ -191,7 +195,7 @@ impl Discoveries {
 
     /// Whether the CRD is ours: under the CRD of the Local Storage Operator the objects belong to that operator.
     async fn is_ours(&self) -> Result<bool, OperatorError> {
-        let ours = Whose::of::<LocalVolumeDiscovery>(&self.client).are_ours().await?;
+        let ours = CrdOwnership::of::<LocalVolumeDiscovery>(&self.client).are_ours().await?;
         if !ours {
             let name = discovery_crd().name_any();
             tracing::warn!(
@@ -209,18 +213,18 @@ impl Discoveries {
         let Some(template) = &self.template else {
             let message = "the controller has no DaemonSet to run (--discovery-daemonset is not set): install \
                            localpool by the chart";
-            return refused("NotConfigured", message.to_owned());
+            return refused(DiscoveryReason::NotConfigured, message.to_owned());
         };
         let (read, selected) = match self.read(object) {
             Ok(read) => read,
             // Pods that run already keep running.
-            Err(problems) => return refused("Invalid", problems.to_string()),
+            Err(problems) => return refused(DiscoveryReason::Invalid, problems.to_string()),
         };
         let wanted = match template.daemon(&self.namespace, object, &read) {
             Ok(wanted) => wanted,
-            Err(error) => return refused("Invalid", error_message(&error)),
+            Err(error) => return refused(DiscoveryReason::Invalid, error_message(&error)),
         };
-        let live = self.daemons.get(&format!("{}/{}", self.namespace, template.name));
+        let live = self.daemons.get(ObjectKey::new(&self.namespace, &template.name).as_str());
         let value = json!(wanted);
         let live = match live {
             Some(live) if daemon::covers(&value, &json!(*live)) => live,
@@ -232,7 +236,7 @@ impl Discoveries {
                 Err(error) => {
                     let message = error_message(&error);
                     self.metrics.failed(WORK, &error);
-                    let state = DaemonState::Refused { reason: "DaemonSetNotWritten", message };
+                    let state = DaemonState::Refused { reason: DiscoveryReason::DaemonSetNotWritten, message };
                     return CarriedOut { state, is_complete: false };
                 }
             },
@@ -241,7 +245,7 @@ impl Discoveries {
         let mut daemons = Daemons::of(&live, &pods, self.nodes.all().len(), selected);
         let lacking = daemons.lacks_pods();
         if lacking {
-            let why = self.newest_event(&live.uid().unwrap_or_default(), "reason=FailedCreate").await;
+            let why = self.newest_event(&Uid::of(&*live).unwrap_or_default(), "reason=FailedCreate").await;
             daemons.troubles.extend(why.and_then(|event| event.message));
         }
         let creating = Creating::of(&live, &pods);
@@ -254,7 +258,7 @@ impl Discoveries {
     fn read(&self, object: &LocalVolumeDiscovery) -> Result<(DiscoverySpec, usize), Invalid> {
         let value = serde_json::to_value(object).map_err(Invalid::whole)?;
         let read = parse_discovery(&value, &Node::standalone("any"))?;
-        Ok((read, selected(value["spec"].get("nodeSelector"), &self.nodes.all())))
+        Ok((read, selected(&value["spec"], &self.nodes.all())))
     }
 
     fn daemon_api(&self) -> Api<DaemonSet> {
@@ -272,8 +276,11 @@ impl Discoveries {
     /// Nobody asks for discovery: the DaemonSet is deleted, the results stay.
     async fn remove(&self) -> bool {
         let Some(template) = &self.template else { return true };
-        let Some(live) = self.daemons.get(&format!("{}/{}", self.namespace, template.name)) else { return true };
-        if live.metadata.deletion_timestamp.is_some() || !live.annotations().contains_key(daemon::FOR) {
+        let Some(live) = self.daemons.get(ObjectKey::new(&self.namespace, &template.name).as_str()) else {
+            return true;
+        };
+        if live.metadata.deletion_timestamp.is_some() || !live.annotations().contains_key(daemon::DISCOVERY_ANNOTATION)
+        {
             return true;
         }
         let uid = Preconditions { uid: live.uid(), resource_version: None };
@@ -298,7 +305,7 @@ impl Discoveries {
     }
 
     /// The message of an event about an object whose status has no reason.
-    async fn newest_event(&self, uid: &str, such: &str) -> Option<Event> {
+    async fn newest_event<K>(&self, uid: &Uid<K>, such: &str) -> Option<Event> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = ListParams::default().fields(&format!("involvedObject.uid={uid},{such}"));
         match within("listing events", events.list(&params)).await {

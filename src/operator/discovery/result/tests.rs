@@ -96,7 +96,7 @@ fn refused(schema: &Value, value: &Value, path: &str) -> Vec<String> {
         _ => value.is_object(),
     };
     let is_in_range = schema["format"] != "int32" || value.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
-    let is_known = schema["enum"].as_array().is_none_or(|words| words.contains(value));
+    let is_known = schema["enum"].as_array().is_none_or(|choices| choices.contains(value));
     let required = schema["required"].as_array().into_iter().flatten();
     let missing = required.filter(|name| value.get(name.as_str().expect("a name")).is_none());
     let mut wrong: Vec<String> = missing.map(|name| format!("{path} has no {name}")).collect();

@@ -38,14 +38,14 @@ fn persistent(phase: &str, policy: &str, claim: Value) -> PersistentVolume {
 }
 
 fn said(pool: &DevicePool, on_it: &[(PoolVolume, Option<PersistentVolume>)], run: Run) -> Vec<String> {
-    said_with(pool, on_it, run, &Ok(ClaimPods::default()))
+    said_with(pool, on_it, run, &Ok(PvcPods::default()))
 }
 
 fn said_with(
     pool: &DevicePool,
     on_it: &[(PoolVolume, Option<PersistentVolume>)],
     run: Run,
-    pods: &Result<ClaimPods, OperatorError>,
+    pods: &Result<PvcPods, OperatorError>,
 ) -> Vec<String> {
     let pools = [pool.clone()];
     let (pool, ordering) = ordering(&disk(), &pools).expect("it is there");
@@ -108,15 +108,15 @@ fn each_volume_is_named_with_its_claim_and_deleted_by_the_lines_that_its_persist
 #[test]
 fn the_pods_of_each_claim_are_named_and_if_they_are_not_known_how_a_person_finds_them() {
     let volume = in_phase(Phase::Ready);
-    let claim: ClaimName = "d/data".parse().expect("a name");
+    let claim: PvcName = "d/data".parse().expect("a name");
     let named =
         BTreeMap::from([(id(&volume), persistent("Bound", "Delete", json!({"namespace": "d", "name": "data"})))]);
-    assert_eq!(claims(std::slice::from_ref(&volume), &named), BTreeSet::from([claim.clone()]));
+    assert_eq!(pvcs(std::slice::from_ref(&volume), &named), BTreeSet::from([claim.clone()]));
     let pod = json!({
         "metadata": {"name": "db-0"},
         "spec": {"containers": [], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
     });
-    let mut pods = ClaimPods::default();
+    let mut pods = PvcPods::default();
     pods.take_in(&[&claim], &[serde_json::from_value(pod).expect("a pod")]);
     let on_it = [(volume.clone(), named.get(&id(&volume)).cloned())];
     let has_one = pool("n", json!(null), json!({"volumes": 1}));
@@ -208,4 +208,21 @@ fn of_a_disk_that_left_by_an_order_is_said_how_the_new_one_comes_and_which_set_h
     assert!(lines[1].starts_with("volume ") && lines[1].contains(" (Unusable)"), "{lines:#?}");
     assert!(lines[2].contains("erases nothing"), "{lines:#?}");
     assert!(ordering(&disk(), &[gone("Release", "Waiting")]).is_err(), "a slip in the id");
+}
+
+#[test]
+fn a_member_of_an_array_is_not_drained_and_the_array_is_named() {
+    let mut pools = [pool("n", json!(null), json!({"layout": "Member"}))];
+    assert!(ordering(&disk(), &pools).is_ok(), "its array has left the pool");
+    let status = pools[0].status.as_mut().expect("set");
+    let array = status.disks[0].clone();
+    status.disks.push(DiskStatus { id: DiskId::named("gpt-array"), layout: "Carved".to_owned(), ..array.clone() });
+    status.disks.push(DiskStatus {
+        id: DiskId::named("gpt-2"),
+        layout: "Carved".to_owned(),
+        set: "d/t".into(),
+        ..array
+    });
+    let refused = ordering(&disk(), &pools).expect_err("nothing is on it alone").to_string();
+    assert!(refused.contains("drain and release gpt-array instead;"), "{refused}");
 }

@@ -5,6 +5,9 @@ use super::*;
 use crate::api::crd::{
     CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, HealthEntry, PERSISTENT_VOLUME_ANNOTATION, Phase, VolumeOrder,
 };
+use crate::api::quantity;
+use crate::operator::bytes::signed;
+use crate::operator::kube_volume::{FIRST_MARK_TIME, PvcReference};
 use crate::operator::persistent_volume::reserve::Reservation;
 use crate::operator::volume::sample::{in_phase, pool, status_condition};
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
@@ -84,8 +87,7 @@ fn a_volume_of_the_driver_that_promises_more_than_it_has_is_marked_after_the_gra
     volume.status.as_mut().expect("set").size = Some(1 << 30);
     let view = |capacity: &str, annotations: Value| {
         let mut persistent = PersistentVolume::clone(&own(id, "Bound"));
-        let spec = persistent.spec.as_mut().expect("set");
-        spec.capacity = serde_json::from_value(json!({"storage": capacity})).expect("a capacity");
+        persistent.capacity = signed(quantity::parse(capacity).expect("a capacity"));
         persistent.metadata.annotations = serde_json::from_value(annotations).expect("annotations");
         View {
             persistent: vec![Arc::new(persistent)],
@@ -122,7 +124,7 @@ fn volumes_of_a_node_that_is_not_ready_are_marked_after_the_grace_and_unmarked_a
     assert_eq!(words(&planner.plan(&view("Unknown", &volume), at(60))), ["v: NodeNotReady"]);
     let (mut marked, since) = ((*volume).clone(), "2026-01-01T00:01:00Z");
     marked.metadata.annotations = Some(
-        [("NodeNotReady", "yes"), (marks::FIRST_MARK_TIME, since), (marks::UNUSABLE_SINCE, since)]
+        [("NodeNotReady", "yes"), (FIRST_MARK_TIME, since), (marks::UNUSABLE_SINCE, since)]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into(),
     );
@@ -145,6 +147,7 @@ fn a_volume_of_this_driver_has_the_marks_of_its_health_and_loses_them_with_it() 
         severity: String::new(),
         message: String::new(),
         since: None,
+        confirmed_by: None,
     };
     volume.status.as_mut().expect("set").health = vec![entry("DiskMissing"), entry("DiskTemperature")];
     let view = |volume: &PoolVolume, persistent: Arc<PersistentVolume>| View {
@@ -232,8 +235,7 @@ fn an_order_to_erase_is_carried_out_when_no_persistent_volume_names_the_volume_a
     };
     assert!(changes(&volume, vec![]).contains(&VolumeChange::CarryOut(VolumeOrder::Erase)));
     let mut bound = (*own(id, "Bound")).clone();
-    let claim = json!({"namespace": "d", "name": "data", "uid": "c1"});
-    bound.spec.as_mut().expect("set").claim_ref = serde_json::from_value(claim).expect("a reference");
+    bound.pvc = Some(PvcReference { namespace: Some("d".into()), name: Some("data".into()), uid: Some("c1".into()) });
     let bound = Arc::new(bound);
     let named = changes(&volume, vec![Arc::clone(&bound)]);
     let written = [
@@ -301,7 +303,7 @@ fn a_local_volume_whose_agent_is_silent_says_so_beside_what_was_found_last() {
     };
     let marked = |more: &[&str]| {
         let marks = more.iter().map(|key| (*key, json!("yes")));
-        let times = [marks::FIRST_MARK_TIME, marks::UNUSABLE_SINCE].map(|key| (key, json!("2026-01-01T00:01:00Z")));
+        let times = [FIRST_MARK_TIME, marks::UNUSABLE_SINCE].map(|key| (key, json!("2026-01-01T00:01:00Z")));
         Value::Object(marks.chain(times).map(|(key, value)| (key.to_owned(), value)).collect())
     };
     let lost = ["NotMountPoint"];
@@ -334,7 +336,7 @@ fn a_local_volume_that_no_agent_looks_at_is_counted_until_its_node_has_one_or_is
 
 #[test]
 fn a_marked_volume_of_this_driver_that_nobody_has_is_reserved_too() {
-    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::In("space".to_owned()));
+    let mut planner = Planner::new(SignedDuration::from_secs(GRACE), ReservePolicy::In("space".into()));
     let mut volume = in_phase(Phase::Ready);
     let id: VolumeId = volume.name_any().parse().expect("an id");
     let mut reserved = |reasons: &[&str], persistent: &Arc<PersistentVolume>| {
@@ -343,6 +345,7 @@ fn a_marked_volume_of_this_driver_that_nobody_has_is_reserved_too() {
             severity: String::new(),
             message: String::new(),
             since: None,
+            confirmed_by: None,
         };
         volume.status.as_mut().expect("set").health = reasons.iter().map(entry).collect();
         let view = View {
@@ -358,8 +361,8 @@ fn a_marked_volume_of_this_driver_that_nobody_has_is_reserved_too() {
     assert_eq!(reserved(&["DiskTemperature"], &free), [], "that is no mark");
     assert_eq!(reserved(&["DiskFailing"], &own(id, "Bound")), []);
     let mut kept = (*free).clone();
-    let claim = json!({"namespace": "space", "name": "localpool-marked-u"});
-    kept.spec.as_mut().expect("set").claim_ref = serde_json::from_value(claim).expect("a reference");
+    let name = Some("localpool-marked-u".into());
+    kept.pvc = Some(PvcReference { namespace: Some("space".into()), name, uid: None });
     let kept = Arc::new(kept);
     assert_eq!(reserved(&["DiskFailing"], &kept), []);
     assert_eq!(reserved(&[], &kept), [Reservation::Ends]);

@@ -1,17 +1,17 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::super::live::{ClaimFacts, EvictionAnswer, PodFacts};
+use super::super::live::{EvictionAnswer, PodFacts, PvcFacts};
 use super::super::marked::HomeState;
-use super::super::record::HowEnded;
+use super::super::record::UnreadableRecord;
 use super::super::sample::{live, lost, minutes_ago, pod, view};
 use super::super::tally::NodeTally;
 use super::super::view::PodRef;
 use super::*;
 use crate::health::HealthReason;
-use crate::operator::steady::Lasting;
+use crate::operator::kube_volume::PersistentVolume;
+use crate::operator::status::steady::Lasting;
 
 const WAIT: Lasting<()> = Lasting::In(SignedDuration::from_secs(1));
 
@@ -42,13 +42,13 @@ fn with_record(volume: MarkedVolume) -> MarkedVolume {
 }
 
 fn retain(volume: &mut PersistentVolume) {
-    volume.spec.as_mut().expect("set").persistent_volume_reclaim_policy = Some("Retain".to_owned());
+    volume.reclaim_policy = Some("Retain".to_owned());
 }
 
 /// The same view, and what a test changes in what was read of its only volume.
 fn changed(volume: &MarkedVolume, change: impl FnOnce(&mut LiveFacts)) -> ReactionView {
     let mut view = view(vec![volume.clone()]);
-    change(view.live.get_mut(&volume.uid).expect("looked at"));
+    change(view.live.get_mut(&volume.uid).expect("read"));
     view
 }
 
@@ -58,27 +58,28 @@ fn in_mode(mode: ReactionMode, mut view: ReactionView) -> ReactionView {
 }
 
 fn reference(pod: &PodFacts) -> PodRef {
-    pod.reference("db")
+    pod.reference(&"db".into())
+}
+
+fn uid(text: &str) -> Uid<PersistentVolume> {
+    text.into()
 }
 
 fn of_pod(live: &mut LiveFacts, change: impl FnOnce(&mut PodFacts)) {
-    change(live.pods.iter_mut().find(|pod| pod.uses_claim).expect("it uses the claim"));
+    change(live.pods.iter_mut().find(|pod| pod.uses_pvc).expect("it uses the claim"));
 }
 
 #[test]
-fn a_lost_volume_is_looked_at_its_budget_is_asked_and_then_it_begins() {
+fn a_lost_volume_is_read_its_budget_is_asked_and_then_it_begins() {
     let volume = lost("a", 1);
     let mut view = view(vec![volume.clone()]);
-    let read = view.live.remove(&volume.uid).expect("looked at");
-    assert_eq!(deed(&view), Deed::Look);
+    let read = view.live.remove(&volume.uid).expect("read");
+    assert_eq!(deed(&view), Deed::Read);
     view.live.insert(volume.uid.clone(), LiveFacts { eviction: None, ..read.clone() });
-    assert_eq!(deed(&view), Deed::AskEviction(reference(&PodFacts { uses_claim: true, ..pod("a", 1) })));
+    assert_eq!(deed(&view), Deed::AskEviction(reference(&PodFacts { uses_pvc: true, ..pod("a", 1) })));
     view.live.insert(volume.uid.clone(), read);
     let record = begun(&view);
-    assert_eq!(
-        (record.claim.name.as_str(), record.pod.as_str(), record.policy.as_str()),
-        ("data-a-1", "a-1", "Delete")
-    );
+    assert_eq!((record.pvc.name.as_str(), record.pod.as_str(), record.policy.as_str()), ("data-a-1", "a-1", "Delete"));
     assert_eq!((record.reason.as_str(), record.began), ("DiskMissing", view.now));
 }
 
@@ -100,12 +101,12 @@ fn what_was_read_of_another_state_of_the_volume_decides_nothing() {
 fn nothing_is_deleted_unless_mode_class_and_namespace_ask_for_it() {
     let volume = lost("a", 1);
     assert_eq!(deeds(&in_mode(ReactionMode::Off, view(vec![volume.clone()]))), []);
-    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Report(Why::DryRun));
+    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Explain(Why::DryRun));
     let mut not_chosen = volume.clone();
     not_chosen.class.is_chosen = false;
-    assert_eq!(deed(&view(vec![not_chosen])), Deed::Report(Why::ClassNotChosen));
+    assert_eq!(deed(&view(vec![not_chosen])), Deed::Explain(Why::ClassNotChosen));
     let view = changed(&volume, |live| live.namespace.is_chosen = false);
-    assert_eq!(deed(&view), Deed::Report(Why::NamespaceNotChosen));
+    assert_eq!(deed(&view), Deed::Explain(Why::NamespaceNotChosen));
 }
 
 /// A view for each reason why a volume does not begin.
@@ -122,9 +123,8 @@ fn held(why: Why) -> Option<ReactionView> {
         view
     };
     let live_with = |change: &dyn Fn(&mut LiveFacts)| changed(&volume, change);
-    let path = |phase: &str| {
-        let phase = phase.to_owned();
-        let mut volume = volume.clone().with(|volume| volume.status.as_mut().expect("set").phase = Some(phase));
+    let path = |phase: BindingPhase| {
+        let mut volume = volume.clone().with(|volume| volume.phase = phase);
         volume.backing = Backing::Path("/x".to_owned());
         volume
     };
@@ -152,17 +152,19 @@ fn held(why: Why) -> Option<ReactionView> {
         }
         Why::Paused => with(&|volume| volume.is_paused = true),
         Why::ImmediateBinding => with(&|volume| volume.class.is_immediate = true),
-        Why::RecordUnreadable => with(&|volume| volume.record = Some(Err("no JSON".to_owned()))),
+        Why::RecordUnreadable => with(&|volume| volume.record = Some(Err(UnreadableRecord))),
         Why::NamespaceNotChosen => live_with(&|live| live.namespace.is_chosen = false),
-        Why::ClaimElsewhere => live_with(&|live| live.claim.as_mut().expect("set").uid = "another".to_owned()),
-        Why::NoPod => live_with(&|live| live.pods.retain(|pod| !pod.uses_claim)),
-        Why::OtherPodUsesClaim => live_with(&|live| live.pods[1].uses_claim = true),
-        Why::NotStatefulSet => live_with(&|live| of_pod(live, |pod| pod.set = None)),
-        Why::NotFromTemplate => live_with(&|live| live.set.as_mut().expect("set").templates = vec!["other".to_owned()]),
-        Why::SetEnds => live_with(&|live| live.set.as_mut().expect("set").first_ordinal = 2),
+        Why::ClaimElsewhere => live_with(&|live| live.pvc.as_mut().expect("set").uid = "another".into()),
+        Why::NoPod => live_with(&|live| live.pods.retain(|pod| !pod.uses_pvc)),
+        Why::OtherPodUsesClaim => live_with(&|live| live.pods[1].uses_pvc = true),
+        Why::NotStatefulSet => live_with(&|live| of_pod(live, |pod| pod.stateful_set = None)),
+        Why::NotFromTemplate => {
+            live_with(&|live| live.stateful_set.as_mut().expect("set").templates = vec!["other".to_owned()])
+        }
+        Why::SetEnds => live_with(&|live| live.stateful_set.as_mut().expect("set").first_ordinal = 2),
         Why::OnlyReplica => live_with(&|live| {
-            let set = live.set.as_mut().expect("set");
-            (set.replicas, set.first_ordinal) = (1, 1);
+            let stateful_set = live.stateful_set.as_mut().expect("set");
+            (stateful_set.replicas, stateful_set.first_ordinal) = (1, 1);
         }),
         Why::SetBusy => {
             let mut view = view(vec![volume.clone(), with_record(lost("a", 0))]);
@@ -171,16 +173,16 @@ fn held(why: Why) -> Option<ReactionView> {
         }
         Why::SetNotHealthy => live_with(&|live| live.pods[1].is_ready = false),
         Why::EarlierPodNotReady => live_with(&|live| {
-            let set = live.set.as_mut().expect("set");
-            (set.is_ordered, set.replicas) = (true, 5);
+            let stateful_set = live.stateful_set.as_mut().expect("set");
+            (stateful_set.is_ordered, stateful_set.replicas) = (true, 5);
             live.pods.extend([pod("a", 3), pod("a", 4)]);
             live.pods.retain(|pod| pod.name != "a-0");
         }),
         Why::Refused => live_with(&|live| live.eviction = Some(EvictionAnswer::Failed)),
         Why::BudgetExhausted => live_with(&|live| live.eviction = Some(EvictionAnswer::Refused)),
         Why::DryRun => in_mode(ReactionMode::DryRun, view(vec![volume.clone()])),
-        Why::MadeByHand => view(vec![path("Available")]).also_lost(),
-        Why::HasData => view(vec![path("Released")]).also_lost(),
+        Why::MadeByHand => view(vec![path(BindingPhase::Available)]).also_lost(),
+        Why::HasData => view(vec![path(BindingPhase::Released)]).also_lost(),
         // Of what is under way: the tests below.
         Why::PolicyChanged
         | Why::SwitchedOff
@@ -210,7 +212,7 @@ fn each_why_has_a_view_that_gives_it() {
         let Some(view) = held(*why) else { continue };
         let steps = decide(&view);
         let ours = steps.iter().find(|step| step.volume == "pv-a-1").unwrap_or_else(|| panic!("{why:?}: {steps:?}"));
-        assert_eq!(ours.deed, Deed::Report(*why), "{steps:?}");
+        assert_eq!(ours.deed, Deed::Explain(*why), "{steps:?}");
     }
 }
 
@@ -219,75 +221,92 @@ fn a_node_is_lost_when_it_is_gone_or_fenced_and_not_before() {
     let with = |home, losses: &[HealthReason], node: Option<&str>| {
         let mut volume = lost("a", 1);
         (volume.home, volume.losses) = (home, losses.iter().cloned().collect());
-        let view = changed(&volume, |live| live.node = node.map(str::to_owned));
+        let view = changed(&volume, |live| live.node = node.map(Uid::from));
         deed(&view)
     };
     use HealthReason::{DiskMissing, NodeGone, NodeNotReady};
     let begins = |deed| matches!(deed, Deed::Begin(_));
     assert!(begins(with(HomeState::Gone, &[NodeGone], None)));
-    assert_eq!(with(HomeState::Gone, &[NodeGone], Some("new")), Deed::Report(Why::NodeIsBack), "the watch was late");
-    assert_eq!(with(HomeState::Gone, &[DiskMissing], None), Deed::Report(Why::Recovering), "it is marked soon");
+    assert_eq!(with(HomeState::Gone, &[NodeGone], Some("new")), Deed::Explain(Why::NodeIsBack), "the watch was late");
+    assert_eq!(with(HomeState::Gone, &[DiskMissing], None), Deed::Explain(Why::Recovering), "it is marked soon");
     assert!(begins(with(HomeState::Fenced, &[NodeNotReady], Some("u"))));
-    assert_eq!(with(HomeState::NotReady, &[NodeNotReady, DiskMissing], Some("u")), Deed::Report(Why::NodeNotFenced));
-    assert_eq!(with(HomeState::Silent, &[DiskMissing], Some("u")), Deed::Report(Why::NobodyKnows));
+    assert_eq!(with(HomeState::NotReady, &[NodeNotReady, DiskMissing], Some("u")), Deed::Explain(Why::NodeNotFenced));
+    assert_eq!(with(HomeState::Silent, &[DiskMissing], Some("u")), Deed::Explain(Why::NobodyKnows));
     assert!(begins(with(HomeState::Ready, &[DiskMissing, NodeNotReady], Some("u"))));
+}
+
+#[test]
+fn what_the_agent_that_runs_now_has_not_found_itself_deletes_no_claim_and_what_it_has_found_besides_does() {
+    use HealthReason::{DiskNotAnswering, DiskReadOnly, NodeNotReady};
+    let with = |losses: &[HealthReason], unconfirmed: &[HealthReason]| {
+        let mut volume = lost("a", 1);
+        volume.losses = losses.iter().cloned().collect();
+        volume.unconfirmed = unconfirmed.iter().cloned().collect();
+        deed(&view(vec![volume]))
+    };
+    assert_eq!(with(&[DiskReadOnly], &[DiskReadOnly]), Deed::Explain(Why::NobodyKnows));
+    assert_eq!(with(&[DiskReadOnly, NodeNotReady], &[DiskReadOnly]), Deed::Explain(Why::NobodyKnows));
+    let both = [DiskNotAnswering, DiskReadOnly];
+    let Deed::Begin(record) = with(&both, &[DiskReadOnly]) else { panic!("it does not answer this one either") };
+    assert_eq!(record.reason, "DiskNotAnswering");
+    assert!(matches!(with(&both, &[]), Deed::Begin(_)));
 }
 
 #[test]
 fn the_claim_goes_before_the_pod_and_the_data_is_kept_before_both() {
     let volume = with_record(lost("a", 1));
     let record = begun(&view(vec![lost("a", 1)]));
-    assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteClaim(record.claim.clone()));
-    let lax = volume.clone().with(|volume| volume.spec.as_mut().expect("set").persistent_volume_reclaim_policy = None);
+    assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeletePvc(record.pvc.clone()));
+    let lax = volume.clone().with(|volume| volume.reclaim_policy = None);
     assert!(matches!(deed(&view(vec![lax])), Deed::Cancel(_, Why::PolicyChanged)), "the deletion would take the data");
     let asked = changed(&volume, |live| live.eviction = None);
     assert!(matches!(deed(&asked), Deed::AskEviction(_)), "a deleted claim cannot be kept");
 
     // The old pod holds the claim.
-    let deleted = |live: &mut LiveFacts| live.claim.as_mut().expect("set").is_deleted = true;
+    let deleted = |live: &mut LiveFacts| live.pvc.as_mut().expect("set").is_deleted = true;
     let running = changed(&volume, deleted);
     assert_eq!(deed(&running), Deed::Evict(reference(&pod("a", 1))));
     let ending = changed(&volume, |live| {
         deleted(live);
         of_pod(live, |pod| pod.is_deleted = true);
     });
-    assert_eq!(deed(&ending), Deed::Report(Why::WaitsForPod));
+    assert_eq!(deed(&ending), Deed::Explain(Why::WaitsForPod));
 
     // The new pod waits until the old claim has gone; then nobody makes the new one.
-    let unscheduled = |live: &mut LiveFacts| of_pod(live, |pod| (pod.uid, pod.node) = ("new".to_owned(), None));
+    let unscheduled = |live: &mut LiveFacts| of_pod(live, |pod| (pod.uid, pod.node) = ("new".into(), None));
     let waiting = changed(&volume, |live| {
         deleted(live);
         unscheduled(live);
     });
-    assert_eq!(deed(&waiting), Deed::Report(Why::WaitsForClaim));
+    assert_eq!(deed(&waiting), Deed::Explain(Why::WaitsForClaim));
     let stuck = changed(&volume, |live| {
-        live.claim = None;
+        live.pvc = None;
         unscheduled(live);
     });
-    assert_eq!(deed(&stuck), Deed::Evict(reference(&PodFacts { uid: "new".to_owned(), ..pod("a", 1) })));
+    assert_eq!(deed(&stuck), Deed::Evict(reference(&PodFacts { uid: "new".into(), ..pod("a", 1) })));
 
-    // The set is slow.
+    // The StatefulSet is slow.
     let none = changed(&volume, |live| {
-        live.claim = None;
-        live.pods.retain(|pod| !pod.uses_claim);
+        live.pvc = None;
+        live.pods.retain(|pod| !pod.uses_pvc);
     });
-    assert_eq!(deed(&none), Deed::Report(Why::WaitsForSet));
+    assert_eq!(deed(&none), Deed::Explain(Why::WaitsForSet));
     let held = changed(&volume, |live| {
         deleted(live);
-        live.pods.retain(|pod| !pod.uses_claim);
+        live.pods.retain(|pod| !pod.uses_pvc);
     });
-    assert_eq!(deed(&held), Deed::Report(Why::WaitsForClaim));
+    assert_eq!(deed(&held), Deed::Explain(Why::WaitsForClaim));
 
-    // The set has made both again.
-    let new_claim = |live: &mut LiveFacts, is_bound| {
-        live.claim = Some(ClaimFacts { uid: "new".to_owned(), is_bound, ..ClaimFacts::default() });
+    // The StatefulSet has made both again.
+    let new_pvc = |live: &mut LiveFacts, is_bound| {
+        live.pvc = Some(PvcFacts { uid: "new".into(), is_bound, ..PvcFacts::default() });
     };
-    let unbound = changed(&volume, |live| new_claim(live, false));
-    assert_eq!(deed(&unbound), Deed::Report(Why::WaitsForBinding));
-    let starting = changed(&volume, |live| new_claim(live, true));
-    assert_eq!(deed(&starting), Deed::Report(Why::WaitsForReady));
+    let unbound = changed(&volume, |live| new_pvc(live, false));
+    assert_eq!(deed(&unbound), Deed::Explain(Why::WaitsForBinding));
+    let starting = changed(&volume, |live| new_pvc(live, true));
+    assert_eq!(deed(&starting), Deed::Explain(Why::WaitsForReady));
     let whole = changed(&volume, |live| {
-        new_claim(live, true);
+        new_pvc(live, true);
         of_pod(live, |pod| pod.is_ready = true);
     });
     assert_eq!(deed(&whole), Deed::Finish(record));
@@ -310,7 +329,7 @@ fn a_volume_that_is_well_again_or_may_not_go_is_cancelled_before_its_claim_goes_
     assert_eq!(cancelled(&many), Why::ManyNodesBad);
     let refused = changed(&volume, |live| live.eviction = Some(EvictionAnswer::Refused));
     assert_eq!(cancelled(&refused), Why::BudgetExhausted);
-    let new_node = changed(&volume, |live| live.node = Some("another".to_owned()));
+    let new_node = changed(&volume, |live| live.node = Some("another".into()));
     assert_eq!(cancelled(&new_node), Why::NodeIsBack, "a node of the same name has other disks");
     let mut paused = volume.clone();
     paused.is_paused = true;
@@ -319,30 +338,31 @@ fn a_volume_that_is_well_again_or_may_not_go_is_cancelled_before_its_claim_goes_
     // A controller that has just taken over.
     let mut new = view(vec![volume]);
     new.past.seen.clear();
-    assert_eq!(deed(&new), Deed::Report(Why::Recovering));
+    assert_eq!(deed(&new), Deed::Explain(Why::Recovering));
 
-    let gone = |live: &mut LiveFacts| live.claim.as_mut().expect("set").is_deleted = true;
+    let gone = |live: &mut LiveFacts| live.pvc.as_mut().expect("set").is_deleted = true;
     assert!(matches!(deed(&changed(&well, gone)), Deed::Evict(_)), "a claim that is being deleted cannot be kept");
-    assert_eq!(deed(&changed(&paused, gone)), Deed::Report(Why::Paused));
+    assert_eq!(deed(&changed(&paused, gone)), Deed::Explain(Why::Paused));
 }
 
 #[test]
 fn switched_off_it_is_taken_back_or_stops() {
     let volume = with_record(lost("a", 1));
-    let gone = |live: &mut LiveFacts| live.claim = None;
+    let gone = |live: &mut LiveFacts| live.pvc = None;
     for mode in [ReactionMode::Off, ReactionMode::DryRun] {
         assert!(matches!(deed(&in_mode(mode, view(vec![volume.clone()]))), Deed::Cancel(_, Why::SwitchedOff)));
         assert!(matches!(deed(&in_mode(mode, changed(&volume, gone))), Deed::Stop(..)));
     }
-    let rebound = volume.clone().with(|volume| volume.spec.as_mut().expect("set").claim_ref = None);
+    let rebound = volume.clone().with(|volume| volume.pvc = None);
     assert!(matches!(deed(&changed(&rebound, gone)), Deed::Stop(..)), "somebody binds the volume again");
-    let unlabelled = changed(&volume, |live| (live.claim, live.namespace.is_chosen) = (None, false));
+    let unlabelled = changed(&volume, |live| (live.pvc, live.namespace.is_chosen) = (None, false));
     assert!(matches!(deed(&unlabelled), Deed::Stop(..)));
-    for end in
-        [|live: &mut LiveFacts| live.set = None, |live: &mut LiveFacts| live.set.as_mut().expect("set").replicas = 1]
-    {
+    for end in [
+        |live: &mut LiveFacts| live.stateful_set = None,
+        |live: &mut LiveFacts| live.stateful_set.as_mut().expect("set").replicas = 1,
+    ] {
         let ends = changed(&volume, |live| {
-            live.claim = None;
+            live.pvc = None;
             end(live);
         });
         assert!(matches!(deed(&ends), Deed::Stop(..)), "nobody makes the pod again");
@@ -352,7 +372,7 @@ fn switched_off_it_is_taken_back_or_stops() {
 #[test]
 fn one_begins_in_a_pass_and_a_new_one_only_when_the_last_is_whole() {
     let sets = ["a", "b", "c"];
-    let mut view = view(sets.iter().map(|set| lost(set, 1)).collect());
+    let mut view = view(sets.iter().map(|stateful_set| lost(stateful_set, 1)).collect());
     view.settings.at_once = 2;
     let begins = |view: &ReactionView| deeds(view).iter().filter(|deed| matches!(deed, Deed::Begin(_))).count();
     assert_eq!(begins(&view), 1);
@@ -371,44 +391,40 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
     let data = with_record(lost("a", 1));
     let mut log = lost("a", 1).with(|volume| {
         volume.metadata.uid = Some("log".to_owned());
-        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
-        (claim.name, claim.uid) = (Some("log-a-1".to_owned()), Some("claim-log".to_owned()));
+        let pvc = volume.pvc.as_mut().expect("set");
+        (pvc.name, pvc.uid) = (Some("log-a-1".into()), Some("claim-log".into()));
         volume.metadata.name = Some("log".to_owned());
     });
     let of_log = |volume: &MarkedVolume| {
-        let claim = ClaimFacts {
-            uid: "claim-log".to_owned(),
-            volume: Some("log".to_owned()),
-            is_bound: true,
-            ..ClaimFacts::default()
-        };
-        LiveFacts { claim: Some(claim), volume: Some(Arc::clone(&volume.volume)), ..live(&lost("a", 1)) }
+        let pvc =
+            PvcFacts { uid: "claim-log".into(), volume: Some("log".into()), is_bound: true, ..PvcFacts::default() };
+        LiveFacts { pvc: Some(pvc), volume: Some(Arc::clone(&volume.volume)), ..live(&lost("a", 1)) }
     };
-    log.uid = "log".to_owned();
+    log.uid = uid("log");
     let view_of = |log: &MarkedVolume, data_live: LiveFacts| {
         let mut view = view(vec![data.clone()]);
-        view.past.seen.insert("log".to_owned(), Lasting::Yes(()));
-        view.live.insert("log".to_owned(), of_log(log));
+        view.past.seen.insert(uid("log"), Lasting::Yes(()));
+        view.live.insert(uid("log"), of_log(log));
         view.live.insert(data.uid.clone(), data_live);
         view.volumes.push(log.clone());
         view
     };
     let data_live = live(&data);
     let all = deeds(&view_of(&log, data_live.clone()));
-    assert!(matches!(all.as_slice(), [Deed::DeleteClaim(_), Deed::Begin(_)]), "beside the other: {all:?}");
+    assert!(matches!(all.as_slice(), [Deed::DeletePvc(_), Deed::Begin(_)]), "beside the other: {all:?}");
     let mut late = data_live.clone();
-    late.claim.as_mut().expect("set").is_deleted = true;
+    late.pvc.as_mut().expect("set").is_deleted = true;
     let all = deeds(&view_of(&log, late));
-    assert!(matches!(all.as_slice(), [Deed::Report(Why::WaitsForClaim), Deed::Begin(_)]), "not without it: {all:?}");
+    assert!(matches!(all.as_slice(), [Deed::Explain(Why::WaitsForClaim), Deed::Begin(_)]), "not without it: {all:?}");
     let Deed::Begin(record) = all[1].clone() else { unreachable!() };
     log.record = Some(Ok(record));
     log = log.with(retain);
     let mut deleted = data_live;
-    deleted.claim.as_mut().expect("set").is_deleted = true;
+    deleted.pvc.as_mut().expect("set").is_deleted = true;
     let all = deeds(&view_of(&log, deleted.clone()));
-    assert!(matches!(all.as_slice(), [Deed::Report(Why::WaitsForClaim), Deed::DeleteClaim(_)]), "{all:?}");
+    assert!(matches!(all.as_slice(), [Deed::Explain(Why::WaitsForClaim), Deed::DeletePvc(_)]), "{all:?}");
     let mut view = view_of(&log, deleted);
-    view.live.get_mut("log").expect("set").claim.as_mut().expect("set").is_deleted = true;
+    view.live.get_mut(&uid("log")).expect("set").pvc.as_mut().expect("set").is_deleted = true;
     let all = deeds(&view);
     assert!(matches!(all.as_slice(), [Deed::Evict(_), Deed::Evict(_)]), "{all:?}");
 }
@@ -417,8 +433,8 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
 fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_again() {
     let unbound = |annotation: &str, mark| {
         let mut volume = lost("a", 1).with(|volume| {
-            volume.status.as_mut().expect("set").phase = Some("Available".to_owned());
-            volume.spec.as_mut().expect("set").claim_ref = None;
+            volume.phase = BindingPhase::Available;
+            volume.pvc = None;
             let annotations = [(annotation.to_owned(), "somebody".to_owned())].into();
             volume.metadata.annotations = Some(annotations);
         });
@@ -428,50 +444,50 @@ fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_aga
     };
     let volume = unbound(PROVISIONED_BY, HealthReason::HostPathNotExist);
     let early = MarkedVolume { lost_since: Some(minutes_ago(4)), ..volume.clone() };
-    assert_eq!(deed(&view(vec![early])), Deed::Report(Why::Recovering));
+    assert_eq!(deed(&view(vec![early])), Deed::Explain(Why::Recovering));
     let late = changed(&volume, |live| live.losses.clear());
-    assert_eq!(deed(&late), Deed::Report(Why::Recovering), "its agent finds it again");
+    assert_eq!(deed(&late), Deed::Explain(Why::Recovering), "its agent finds it again");
     let mut reacted = volume.clone();
     reacted.reacted = with_record(lost("a", 1)).record.and_then(Result::ok);
-    assert_eq!(deed(&view(vec![reacted])), Deed::Report(Why::HasData), "somebody is about to bind it again");
+    assert_eq!(deed(&view(vec![reacted])), Deed::Explain(Why::HasData), "somebody is about to bind it again");
     assert_eq!(deed(&view(vec![volume.clone()])), Deed::DeleteVolume);
-    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Report(Why::DryRun));
+    assert_eq!(deed(&in_mode(ReactionMode::DryRun, view(vec![volume.clone()]))), Deed::Explain(Why::DryRun));
     assert_eq!(deeds(&in_mode(ReactionMode::Off, view(vec![volume.clone()]))), []);
     let by_hand = unbound("x", HealthReason::HostPathNotExist);
-    assert_eq!(deed(&view(vec![by_hand])), Deed::Report(Why::MadeByHand));
+    assert_eq!(deed(&view(vec![by_hand])), Deed::Explain(Why::MadeByHand));
     let mut own = volume.clone();
     own.backing = lost("a", 1).backing;
     assert_eq!(deeds(&view(vec![own])), []);
     let many: Vec<MarkedVolume> =
-        (0..12).map(|number| MarkedVolume { uid: format!("pv-a-{number}"), ..volume.clone() }).collect();
+        (0..12).map(|number| MarkedVolume { uid: uid(&format!("pv-a-{number}")), ..volume.clone() }).collect();
     let mut many = view(many);
     many.live.clear();
-    assert_eq!(deeds(&many), vec![Deed::Look; 10], "no more are deleted in a pass");
+    assert_eq!(deeds(&many), vec![Deed::Read; 10], "no more are deleted in a pass");
 }
 
 #[test]
-fn five_thousand_volumes_look_at_ten_and_those_that_have_begun_are_always_looked_at() {
+fn of_five_thousand_volumes_ten_are_read_and_always_those_that_have_begun() {
     let mut view = view((0..5000).map(|number| lost(&format!("s{number}"), 1)).collect());
     view.live.clear();
-    let looks = |view: &ReactionView| deeds(view).iter().filter(|deed| **deed == Deed::Look).count();
-    assert_eq!(looks(&view), 10);
-    let first: Vec<String> = decide(&view).into_iter().map(|step| step.volume).collect();
-    for uid in &first[..4] {
-        let volume = view.volumes.iter().find(|volume| volume.uid == *uid).expect("it is one");
+    let reads = |view: &ReactionView| deeds(view).iter().filter(|deed| **deed == Deed::Read).count();
+    assert_eq!(reads(&view), 10);
+    let first: Vec<_> = decide(&view).into_iter().map(|step| step.volume).collect();
+    for first in &first[..4] {
+        let volume = view.volumes.iter().find(|volume| volume.uid == *first).expect("it is one");
         let paused = LiveFacts { namespace: Default::default(), ..live(volume) };
-        view.live.insert(uid.clone(), paused);
+        view.live.insert(first.clone(), paused);
     }
-    assert_eq!(looks(&view), 6, "in the same pass");
+    assert_eq!(reads(&view), 6, "in the same pass");
     (view.settings.at_once, view.settings.per_hour) = (6000, 6000);
     view.volumes.iter_mut().skip(4900).for_each(|volume| *volume = with_record(volume.clone()));
-    assert_eq!(looks(&view), 106);
+    assert_eq!(reads(&view), 106);
 }
 
 #[test]
 fn what_was_read_must_say_what_the_marks_say() {
     let volume = lost("a", 1);
     let waits = |change: &dyn Fn(&mut LiveFacts)| {
-        assert_eq!(deed(&changed(&volume, change)), Deed::Report(Why::Recovering));
+        assert_eq!(deed(&changed(&volume, change)), Deed::Explain(Why::Recovering));
         let begun = changed(&with_record(volume.clone()), change);
         assert!(matches!(deed(&begun), Deed::Cancel(_, Why::Recovering)), "{:?}", deed(&begun));
     };
@@ -486,26 +502,26 @@ fn what_was_read_must_say_what_the_marks_say() {
 fn a_majority_on_volumes_that_are_well_stays() {
     let with = |replicas: i32, ready: &[i32], lost_too: &[i32]| {
         let mut view = view(vec![lost("a", 1)]);
-        let live = view.live.get_mut("pv-a-1").expect("looked at");
-        live.set.as_mut().expect("set").replicas = replicas;
-        live.pods.retain(|pod| pod.uses_claim);
+        let live = view.live.get_mut(&uid("pv-a-1")).expect("read");
+        live.stateful_set.as_mut().expect("set").replicas = replicas;
+        live.pods.retain(|pod| pod.uses_pvc);
         live.pods.extend(ready.iter().map(|ordinal| pod("a", *ordinal)));
         view.volumes.extend(lost_too.iter().map(|ordinal| lost("a", *ordinal)));
         let steps = decide(&view);
         steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
     };
     let may = |deed| matches!(deed, Deed::Begin(_));
-    assert_eq!(with(3, &[3, 4], &[]), Deed::Report(Why::SetNotHealthy), "the set does not want these any more");
+    assert_eq!(with(3, &[3, 4], &[]), Deed::Explain(Why::SetNotHealthy), "the set does not want these any more");
     assert!(may(with(2, &[0], &[])));
     assert!(may(with(3, &[0, 2], &[])));
-    assert_eq!(with(4, &[0, 2], &[]), Deed::Report(Why::SetNotHealthy), "two of four are no majority");
+    assert_eq!(with(4, &[0, 2], &[]), Deed::Explain(Why::SetNotHealthy), "two of four are no majority");
     assert!(may(with(4, &[0, 2, 3], &[])));
     assert!(may(with(5, &[0, 2, 3], &[])));
-    assert_eq!(with(5, &[0, 2, 3], &[2]), Deed::Report(Why::SetNotHealthy), "a ready pod on a lost disk is no copy");
+    assert_eq!(with(5, &[0, 2, 3], &[2]), Deed::Explain(Why::SetNotHealthy), "a ready pod on a lost disk is no copy");
     let mut shut = view(vec![lost("a", 1), MarkedVolume { losses: [].into(), ..lost("a", 2) }]);
     assert_eq!(
         decide(&shut)[0].deed,
-        Deed::Report(Why::SetNotHealthy),
+        Deed::Explain(Why::SetNotHealthy),
         "nor is one on a filesystem that has shut down"
     );
     shut.volumes[1].is_unusable = false;
@@ -523,13 +539,13 @@ fn the_next_pod_of_a_set_waits_for_an_hour_after_the_last_one() {
         let steps = decide(&view(vec![lost("a", 1), other]));
         steps.into_iter().find(|step| step.volume == "pv-a-1").expect("a step").deed
     };
-    assert_eq!(ended(59, HowEnded::Finished), Deed::Report(Why::SetBusy), "its data may still be copied");
+    assert_eq!(ended(59, HowEnded::Finished), Deed::Explain(Why::SetBusy), "its data may still be copied");
     assert!(matches!(ended(61, HowEnded::Finished), Deed::Begin(_)));
     assert!(matches!(ended(-480, HowEnded::Finished), Deed::Begin(_)), "a clock was wrong");
     let mut deleted = view(vec![lost("a", 1)]);
     let record = with_record(lost("a", 0)).record.and_then(Result::ok).expect("begun");
     deleted.past.ended = vec![record.ended(HowEnded::Finished, minutes_ago(10))];
-    assert_eq!(deed(&deleted), Deed::Report(Why::SetBusy), "its PersistentVolume was deleted since");
+    assert_eq!(deed(&deleted), Deed::Explain(Why::SetBusy), "its PersistentVolume was deleted since");
     assert!(matches!(ended(1, HowEnded::Cancelled), Deed::Begin(_)), "nothing was moved");
 }
 
@@ -541,7 +557,7 @@ fn what_was_taken_back_begins_again_after_another_interval() {
         volume.reacted = Some(record.ended(HowEnded::Cancelled, minutes_ago(minutes)));
         deed(&view(vec![volume]))
     };
-    assert_eq!(cancelled(4), Deed::Report(Why::Recovering));
+    assert_eq!(cancelled(4), Deed::Explain(Why::Recovering));
     let Deed::Begin(record) = cancelled(6) else { panic!("{:?}", cancelled(6)) };
     assert_eq!(record.policy, "Delete", "the policy that it had first");
 }
@@ -551,20 +567,20 @@ fn a_ready_pod_is_not_evicted_while_others_of_its_set_are_away() {
     let volume = with_record(lost("a", 1));
     let with = |is_ready, others: bool| {
         let view = changed(&volume, |live| {
-            live.claim.as_mut().expect("set").is_deleted = true;
+            live.pvc.as_mut().expect("set").is_deleted = true;
             live.pods[0].is_ready = is_ready;
             live.pods[1].is_ready = others;
         });
         deed(&view)
     };
     assert!(matches!(with(true, true), Deed::Evict(_)));
-    assert_eq!(with(true, false), Deed::Report(Why::SetNotHealthy), "it still serves");
+    assert_eq!(with(true, false), Deed::Explain(Why::SetNotHealthy), "it still serves");
     let mut many = changed(&volume, |live| {
-        live.claim.as_mut().expect("set").is_deleted = true;
+        live.pvc.as_mut().expect("set").is_deleted = true;
         live.pods[0].is_ready = true;
     });
     many.past.calm = WAIT;
-    assert_eq!(deed(&many), Deed::Report(Why::ManyNodesBad));
+    assert_eq!(deed(&many), Deed::Explain(Why::ManyNodesBad));
     assert!(matches!(with(false, false), Deed::Evict(_)), "it does not");
 }
 
@@ -574,47 +590,47 @@ fn a_record_that_was_copied_to_another_volume_does_nothing_there() {
     let record = copy.record.clone();
     copy = lost("b", 1).with(retain);
     copy.record = record;
-    assert_eq!(deed(&view(vec![copy])), Deed::Report(Why::RecordUnreadable));
+    assert_eq!(deed(&view(vec![copy])), Deed::Explain(Why::RecordUnreadable));
 }
 
 #[test]
 fn a_pod_of_another_set_with_a_longer_name_is_within_the_budget() {
     let other = with_record(lost("redis", 1));
     let mut longer = lost("x", 1).with(|volume| {
-        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
-        claim.name = Some("data-cache-redis-1".to_owned());
+        let pvc = volume.pvc.as_mut().expect("set");
+        pvc.name = Some("data-cache-redis-1".into());
     });
-    longer.uid = "pv-x-1".to_owned();
+    longer.uid = uid("pv-x-1");
     let mut view = view(vec![longer, other]);
-    let live = view.live.get_mut("pv-x-1").expect("looked at");
-    live.set.as_mut().expect("set").name = "cache-redis".to_owned();
-    live.pods.iter_mut().for_each(|pod| pod.name = pod.name.replace("x-", "cache-redis-"));
+    let live = view.live.get_mut(&uid("pv-x-1")).expect("read");
+    live.stateful_set.as_mut().expect("set").name = "cache-redis".into();
+    live.pods.iter_mut().for_each(|pod| pod.name = pod.name.as_str().replace("x-", "cache-redis-").into());
     let steps = decide(&view);
     let ours = steps.iter().find(|step| step.volume == "pv-x-1").expect("a step");
-    assert_eq!(ours.deed, Deed::Report(Why::TooManyAtOnce));
+    assert_eq!(ours.deed, Deed::Explain(Why::TooManyAtOnce));
 }
 
 #[test]
 fn a_pod_whose_other_volume_is_on_its_way_to_another_node_is_not_moved() {
     let mut moved = lost("a", 1).with(|volume| {
-        let claim = volume.spec.as_mut().expect("set").claim_ref.as_mut().expect("set");
-        (claim.name, claim.uid) = (Some("log-a-1".to_owned()), Some("claim-log".to_owned()));
+        let pvc = volume.pvc.as_mut().expect("set");
+        (pvc.name, pvc.uid) = (Some("log-a-1".into()), Some("claim-log".into()));
     });
-    (moved.uid, moved.is_elsewhere) = ("pv-log".to_owned(), true);
+    (moved.uid, moved.is_elsewhere) = (uid("pv-log"), true);
     let mut view = view(vec![lost("a", 1)]);
     view.volumes.push(moved);
-    let live = view.live.get_mut("pv-a-1").expect("looked at");
-    live.set.as_mut().expect("set").templates.push("log".to_owned());
+    let live = view.live.get_mut(&uid("pv-a-1")).expect("read");
+    live.stateful_set.as_mut().expect("set").templates.push("log".to_owned());
     let deeds: Vec<Deed> = decide(&view).into_iter().map(|step| step.deed).collect();
-    assert_eq!(deeds, [Deed::Report(Why::DiskElsewhere), Deed::Report(Why::DiskElsewhere)]);
+    assert_eq!(deeds, [Deed::Explain(Why::DiskElsewhere), Deed::Explain(Why::DiskElsewhere)]);
 }
 
 #[test]
 fn a_claim_that_the_set_does_not_make_any_more_ends_it() {
     let view = changed(&with_record(lost("a", 1)), |live| {
-        live.claim.as_mut().expect("set").is_deleted = true;
-        live.set.as_mut().expect("set").templates = vec!["log".to_owned()];
-        of_pod(live, |pod| pod.uses_claim = false);
+        live.pvc.as_mut().expect("set").is_deleted = true;
+        live.stateful_set.as_mut().expect("set").templates = vec!["log".to_owned()];
+        of_pod(live, |pod| pod.uses_pvc = false);
     });
     assert!(matches!(deed(&view), Deed::Stop(_, Why::NotFromTemplate)));
 }
@@ -622,8 +638,8 @@ fn a_claim_that_the_set_does_not_make_any_more_ends_it() {
 #[test]
 fn a_node_that_comes_and_goes_does_not_hold_the_place_of_others() {
     let mut view = view(vec![with_record(lost("a", 1))]);
-    view.past.seen.insert("pv-a-1".to_owned(), WAIT);
-    assert_eq!(deed(&view), Deed::Report(Why::Recovering));
+    view.past.seen.insert(uid("pv-a-1"), WAIT);
+    assert_eq!(deed(&view), Deed::Explain(Why::Recovering));
     let Some(Ok(record)) = &mut view.volumes[0].record else { panic!("begun") };
     record.began = minutes_ago(11);
     assert!(matches!(deed(&view), Deed::Cancel(_, Why::Recovering)));
@@ -632,6 +648,47 @@ fn a_node_that_comes_and_goes_does_not_hold_the_place_of_others() {
 #[test]
 fn a_refused_step_is_taken_back() {
     let mut view = view(vec![with_record(lost("a", 1))]);
-    view.past.refused.insert("pv-a-1".to_owned());
+    view.past.refused.insert(uid("pv-a-1"));
     assert!(matches!(deed(&view), Deed::Cancel(_, Why::Refused)));
+}
+
+#[test]
+fn a_claim_is_deleted_in_the_same_calm_in_which_it_may_begin() {
+    let mut view = view(vec![with_record(lost("a", 1))]);
+    assert!(matches!(deed(&view), Deed::DeletePvc(_)));
+    // Whoever has just taken over may have seen the volume for longer than the cluster.
+    view.past.calm = WAIT;
+    assert_eq!(deed(&view), Deed::Explain(Why::ManyNodesBad));
+    let calm = std::mem::replace(&mut view.past.clock, WAIT);
+    assert_eq!(deed(&view), Deed::Explain(Why::ClockJumped));
+    view.past.clock = calm;
+    // What can be taken back does not wait for it.
+    view.volumes[0].losses.clear();
+    assert!(matches!(deed(&view), Deed::Cancel(_, Why::MarkNotCounted)));
+}
+
+#[test]
+fn a_disk_on_another_node_takes_it_back_also_if_nobody_has_seen_the_volume_lost() {
+    let moved = MarkedVolume { is_elsewhere: true, ..with_record(lost("a", 1)) };
+    let mut view = view(vec![moved]);
+    view.past.seen.clear();
+    assert!(matches!(deed(&view), Deed::Cancel(_, Why::DiskElsewhere)), "{:?}", deed(&view));
+}
+
+#[test]
+fn the_times_that_objects_have_count_later_by_what_nobody_has_watched() {
+    let unwatched = |minutes, change: &dyn Fn(&mut ReactionView)| {
+        let mut view = view(vec![lost("a", 1)]);
+        view.past.unwatched = SignedDuration::from_mins(minutes);
+        change(&mut view);
+        deed(&view)
+    };
+    // It has been lost for ten minutes.
+    assert!(matches!(unwatched(5, &|_| {}), Deed::Begin(_)));
+    assert_eq!(unwatched(6, &|_| {}), Deed::Explain(Why::Recovering));
+    let ready = |view: &mut ReactionView| {
+        view.live.values_mut().for_each(|live| live.ready_since = Some(minutes_ago(9)));
+    };
+    assert!(matches!(unwatched(4, &ready), Deed::Begin(_)));
+    assert_eq!(unwatched(5, &ready), Deed::Explain(Why::Recovering));
 }

@@ -1,30 +1,30 @@
 //! DeleteVolume: orders the erasure of a volume, and waits until its node has let the object go.
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, unknown};
+use super::{CHANGE_TIMEOUT, ClusterVolumes, LatestVolume, NOTICE_TIMEOUT, unknown};
 use crate::api::crd::{Intent, PoolVolume};
+use crate::operator::api_server::object_key::{ObjectName, Uid};
+use crate::operator::api_server::write::Write;
+use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::pool_volume;
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
 use crate::operator::volume::handle;
-use crate::operator::volume::latest_volume::LatestVolume;
-use crate::operator::write::Write;
 use crate::volume::{Error, VolumeId};
 
 impl ClusterVolumes {
     pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
         let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
         let mut latest = LatestVolume::new(&self.stores.volumes, id);
-        self.look_again(&mut latest, id).await?;
+        latest.read_again(&self.objects).await?;
         let (mut persistent, mut ordered, mut persistent_id) = (None, false, None);
         loop {
-            let object = latest.look();
+            let object = latest.current();
             ordered |= object.as_ref().is_some_and(|object| object.spec.intent == Intent::Delete);
             let now = Instant::now();
-            let node_exists = object.as_ref().is_none_or(|object| self.node_exists(&object.spec.node));
+            let node_exists = object.as_ref().is_none_or(|object| self.stores.nodes.get(&object.spec.node).is_some());
             let (grace, over) = (now >= grace_at, now >= over_at);
             let facts = DeleteFacts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
             let act = step(object.as_deref(), facts);
@@ -43,7 +43,7 @@ impl ClusterVolumes {
                 }
                 // Read only now, when it matters: the object may have been written again since the call began.
                 (DeleteStep::Withdraw, Some(_)) if persistent.is_none() => {
-                    persistent = Some(self.objects.persistent_volume(id).await.map_err(unknown)?.is_some());
+                    persistent = Some(self.persistent.naming(&id.to_string()).await.map_err(unknown)?.is_some());
                     continue;
                 }
                 (DeleteStep::Withdraw, Some(object)) => match self.objects.withdraw(&object).await.map_err(unknown)? {
@@ -51,7 +51,7 @@ impl ClusterVolumes {
                     Write::Changed => Ok(Write::Changed),
                 },
                 (DeleteStep::Order, Some(object)) => {
-                    if let Some(volume) = self.objects.persistent_volume_of(&object).await.map_err(unknown)? {
+                    if let Some(volume) = self.persistent.naming_object(&object).await.map_err(unknown)? {
                         unbound(id, &volume)?;
                         persistent_id = named(&volume);
                     }
@@ -65,7 +65,7 @@ impl ClusterVolumes {
             };
             match done.map_err(unknown)? {
                 Write::Done(now) => latest.learn(now),
-                Write::Changed => self.look_again(&mut latest, id).await?,
+                Write::Changed => latest.read_again(&self.objects).await?,
             }
         }
     }
@@ -73,12 +73,12 @@ impl ClusterVolumes {
     /// The PersistentVolume of a volume whose object is missing, unless its deletion was answered.
     async fn trace(&self, id: VolumeId) -> Result<Option<PersistentVolume>, Error> {
         if let Some(erased) = self.erased.of(id) {
-            let still = self.objects.persistent_volume_named(&erased.name).await.map_err(unknown)?;
+            let still = self.persistent.get(&erased.name).await.map_err(unknown)?;
             if still.as_ref().and_then(named).as_ref() == Some(&erased) {
                 return Ok(None);
             }
         }
-        self.objects.persistent_volume(id).await.map_err(unknown)
+        self.persistent.naming(&id.to_string()).await.map_err(unknown)
     }
 
     /// The object that orders the erasure of a volume whose own object is missing; `None` if its node is missing too.
@@ -88,7 +88,7 @@ impl ClusterVolumes {
             let name = volume.name_any();
             Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
         })?;
-        if !self.node_exists(&spec.node) {
+        if self.stores.nodes.get(&spec.node).is_none() {
             tracing::info!(volume = %id, node = spec.node.as_str(), "deleted without erasing data: neither its object nor its \
                                                             node exists");
             return Ok(None);
@@ -99,12 +99,12 @@ impl ClusterVolumes {
 
 /// What identifies a PersistentVolume.
 fn named(volume: &PersistentVolume) -> Option<PersistentVolumeId> {
-    Some(PersistentVolumeId { name: volume.name_any(), uid: volume.uid()? })
+    Some(PersistentVolumeId { name: ObjectName::of(volume), uid: Uid::of(volume)? })
 }
 
 /// A volume that is bound to a claim is never erased: the provisioner asks only for released ones.
 fn unbound(id: VolumeId, volume: &PersistentVolume) -> Result<(), Error> {
-    match handle::bound_to(volume) {
+    match volume.bound_to() {
         None => Ok(()),
         Some(claim) => Err(Error::Precondition(format!(
             "volume {id} is not deleted: its PersistentVolume {} is Bound to the claim {claim}; delete that claim first",

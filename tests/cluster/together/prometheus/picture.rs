@@ -1,4 +1,5 @@
-//! Draws what the panels show, where they are in the dashboard, as SVG. It takes in the panels with the answers to them.
+//! Draws what the panels show, where they are in the dashboard, as SVG. It takes in the panels with
+//! the answers to them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,11 +49,11 @@ impl Canvas {
         let area =
             Area { x: x * COLUMN + GAP, y: y * ROW + GAP, width: width * COLUMN - GAP, height: height * ROW - GAP };
         if panel.kind == "row" {
-            return self.words((area.x, area.y + 16.0), "start", 14.0, "#222", &panel.title);
+            return self.text((area.x, area.y + 16.0), "start", 14.0, "#222", &panel.title);
         }
         self.rectangle(area, "#fff");
         let size = if panel.kind == "stat" { 8.5 } else { 11.0 };
-        self.words((area.x + 6.0, area.y + 15.0), "start", size, "#222", &panel.title);
+        self.text((area.x + 6.0, area.y + 15.0), "start", size, "#222", &panel.title);
         let inside = Area { x: area.x + 6.0, y: area.y + 22.0, width: area.width - 12.0, height: area.height - 26.0 };
         match panel.kind.as_str() {
             _ if found.iter().all(Vec::is_empty) => self.middle(inside, 13.0, "#999", "No data"),
@@ -68,16 +69,16 @@ impl Canvas {
             writeln!(self.svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{color}\"/>");
     }
 
-    fn words(&mut self, (x, y): (f64, f64), anchor: &str, size: f64, color: &str, words: &str) {
-        let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    fn text(&mut self, (x, y): (f64, f64), anchor: &str, size: f64, color: &str, text: &str) {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
         let _ = writeln!(
             self.svg,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{color}\">{words}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{color}\">{text}</text>"
         );
     }
 
-    fn middle(&mut self, at: Area, size: f64, color: &str, words: &str) {
-        self.words((at.x + at.width / 2.0, at.y + at.height / 2.0 + size / 3.0), "middle", size, color, words);
+    fn middle(&mut self, at: Area, size: f64, color: &str, text: &str) {
+        self.text((at.x + at.width / 2.0, at.y + at.height / 2.0 + size / 3.0), "middle", size, color, text);
     }
 
     fn line(&mut self, points: &[(f64, f64)], color: &str, width: f64) {
@@ -117,16 +118,16 @@ impl Canvas {
         let body = lines.iter().map(|(labels, numbers)| {
             labels.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<&str>>()
         });
-        for (line, row) in std::iter::once(head.clone()).chain(body).zip(0_u16..) {
+        let rows: Vec<Vec<&str>> = std::iter::once(head).chain(body).collect();
+        let left = edges(&rows, at);
+        for (line, row) in rows.iter().zip(0_u16..) {
             let y = at.y + 12.0 + 15.0 * f64::from(row);
             if y + 12.0 > at.y + at.height {
-                return self.words((at.x, y), "start", 10.0, "#777", "…");
+                return self.text((at.x, y), "start", 10.0, "#777", "…");
             }
-            #[expect(clippy::cast_precision_loss, reason = "a few columns")]
-            let width = at.width / head.len() as f64;
-            for (word, column) in line.iter().zip(0_u16..) {
+            for (word, x) in line.iter().zip(&left) {
                 let color = if row == 0 { "#3274d9" } else { "#222" };
-                self.words((at.x + f64::from(column) * width, y), "start", 10.0, color, word);
+                self.text((*x, y), "start", 10.0, color, word);
             }
         }
     }
@@ -140,7 +141,7 @@ impl Canvas {
         for part in [0.0, 0.5, 1.0] {
             let (value, time) = (top * part, window.from + (window.to - window.from) * part);
             self.line(&[(plot.x, y(value)), (plot.x + plot.width, y(value))], "#ddd", 1.0);
-            self.words((plot.x - 4.0, y(value) + 3.0), "end", 9.0, "#777", &number(value, &panel.unit));
+            self.text((plot.x - 4.0, y(value) + 3.0), "end", 9.0, "#777", &number(value, &panel.unit));
             let anchor = if part == 0.0 {
                 "start"
             } else if part < 1.0 {
@@ -148,7 +149,7 @@ impl Canvas {
             } else {
                 "end"
             };
-            self.words((x(time), plot.y + plot.height + 13.0), anchor, 9.0, "#777", &clock(time));
+            self.text((x(time), plot.y + plot.height + 13.0), anchor, 9.0, "#777", &clock(time));
         }
         let mut legend = (at.x, at.y + at.height - 26.0);
         for (series, color) in found.iter().zip(COLORS.iter().cycle()) {
@@ -177,7 +178,7 @@ impl Canvas {
         }
         if y < at.y + at.height {
             self.rectangle(Area { x, y: y - 3.0, width: 10.0, height: 2.0 }, color);
-            self.words((x + 13.0, y), "start", 9.0, "#444", &name);
+            self.text((x + 13.0, y), "start", 9.0, "#444", &name);
         }
         (x + width, y)
     }
@@ -231,4 +232,18 @@ fn number(value: f64, unit: &str) -> String {
     };
     let shown = format!("{:.2}", value / scale);
     format!("{}{suffix}", shown.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Where the columns of a table begin, each as wide as its longest text needs.
+fn edges(rows: &[Vec<&str>], at: Area) -> Vec<f64> {
+    let longest = |column: usize| rows.iter().map(|row| row[column].chars().count() + 2).max().unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "a few texts")]
+    let widths: Vec<f64> = (0..rows[0].len()).map(|column| longest(column) as f64).collect();
+    let scale = at.width / widths.iter().sum::<f64>();
+    let mut x = at.x;
+    let begins = widths.iter().map(|width| {
+        x += width * scale;
+        x - width * scale
+    });
+    begins.collect()
 }

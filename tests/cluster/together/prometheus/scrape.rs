@@ -1,5 +1,5 @@
-//! What to scrape: the ServiceMonitors of the chart and the pods of a cluster in, scrape configs of Prometheus out, as the
-//! Prometheus Operator makes them.
+//! What to scrape: the ServiceMonitors of the chart and the pods of a cluster in, scrape configs of Prometheus out, as
+//! the Prometheus Operator makes them.
 
 use serde_json::{Map, Value, json};
 
