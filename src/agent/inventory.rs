@@ -4,7 +4,7 @@
 //! and each free one with why no set takes it.
 
 use super::reconciler::PassReport;
-use crate::claim::Rejection;
+use crate::claim::{NodeMatch, Rejection, SetOutcome};
 use crate::device::{Device, DiskId, Size, Verdict};
 use crate::host::DeviceKind;
 use crate::pool::{BareClaim, BareDevice, CORDONED, Content, FAILING, LabelledDisk, LostClaim, Member, Pool, Standing};
@@ -35,7 +35,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
             Verdict::Unclaimed if pool.journal().released().contains(&device.id) => {
                 Some(format!("released; `localpool disk adopt {}` lets sets claim it again", device.raw.path.display()))
             }
-            Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
+            Verdict::Unclaimed => Some(unclaimed_note(&pass.outcomes, device)),
             Verdict::Foreign { .. } | Verdict::Theirs(_) | Verdict::Unknown(_) => None,
         }
     };
@@ -124,9 +124,8 @@ fn unowned(content: &Content) -> String {
     format!("; its set {set} does not exist: it offers no space")
 }
 
-fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
-    let reasons: Vec<String> = pass
-        .outcomes
+fn unclaimed_note(outcomes: &[SetOutcome], device: &Device) -> String {
+    let reasons: Vec<String> = outcomes
         .iter()
         .filter_map(|outcome| {
             // A LocalVolume has nothing to say of a device that it does not name.
@@ -135,10 +134,12 @@ fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
             Some(format!("set {}: {rejection}", outcome.set))
         })
         .collect();
-    match (pass.outcomes.is_empty(), reasons.is_empty()) {
-        (true, _) => "blank and not in use; no set selects it".to_owned(),
-        (false, true) => "blank and not in use".to_owned(),
-        (false, false) => format!("blank and not in use; {}", reasons.join("; ")),
+    let is_elsewhere = outcomes.iter().all(|outcome| outcome.node == NodeMatch::NotSelected);
+    match (outcomes.is_empty(), is_elsewhere, reasons.is_empty()) {
+        (true, ..) => "blank and not in use; no set selects it".to_owned(),
+        (false, true, _) => "blank and not in use; no set selects this node".to_owned(),
+        (false, false, true) => "blank and not in use".to_owned(),
+        (false, false, false) => format!("blank and not in use; {}", reasons.join("; ")),
     }
 }
 
@@ -149,4 +150,33 @@ fn lost_note(device: &Device, lost: &LostClaim) -> String {
     };
     let path = device.raw.path.display();
     format!("a bare device {of}; it is not read, used or claimed until `localpool disk adopt {path}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::sample::rule;
+    use crate::device::sample::unclaimed;
+
+    #[test]
+    fn sets_of_other_nodes_are_one_sentence_and_only_where_there_is_no_other_set() {
+        let outcome = |name: &str, node, rejected| SetOutcome {
+            set: rule(name).set,
+            node,
+            missing: Vec::new(),
+            takes: Vec::new(),
+            would_take: Vec::new(),
+            rejected,
+            deselected: Vec::new(),
+        };
+        let elsewhere = |name: &str| outcome(name, NodeMatch::NotSelected, Vec::new());
+        let here = |rejected| outcome("here", NodeMatch::Selected, rejected);
+        let note = |outcomes: &[SetOutcome]| unclaimed_note(outcomes, &unclaimed("sda"));
+        assert_eq!(note(&[]), "blank and not in use; no set selects it");
+        assert_eq!(note(&[elsewhere("a"), elsewhere("b")]), "blank and not in use; no set selects this node");
+        assert_eq!(note(&[elsewhere("a"), here(Vec::new())]), "blank and not in use");
+        let released = here(vec![("sda".into(), Rejection::Released)]);
+        let said = note(&[elsewhere("a"), released]);
+        assert_eq!(said, format!("blank and not in use; set {}: {}", rule("here").set, Rejection::Released));
+    }
 }

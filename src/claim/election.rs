@@ -34,6 +34,8 @@ pub struct ElectedClaim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
     pub set: SetRef,
+    /// Whether the set selects this node. If not, no device is rejected: that would be said of each.
+    pub node: NodeMatch,
     /// Paths of a LocalVolume that lead to no device.
     pub missing: Vec<String>,
     /// Kernel names, sorted by device id.
@@ -174,6 +176,7 @@ impl<'a> SetTurn<'_, 'a> {
         let name = |index: usize| self.hall.devices[index].raw.name.clone();
         let outcome = SetOutcome {
             set: self.rule.set.clone(),
+            node: self.rule.node,
             missing: self.missing(),
             takes: takes.into_iter().map(name).collect(),
             would_take: Vec::new(),
@@ -213,6 +216,7 @@ impl<'a> SetTurn<'_, 'a> {
                         Err(then) => drop(rejected.insert(index, self.content(why, then))),
                     }
                 }
+                Err(Rejection::NodeNotSelected) => {}
                 Err(why) => drop(rejected.insert(index, why)),
             }
         }

@@ -11,7 +11,7 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use tokio::sync::watch::Receiver;
 
 use super::registry::{counters, gauges};
-use crate::claim::Rejection;
+use crate::claim::{NodeMatch, Rejection, SetOutcome};
 use crate::device::{DiskId, SetName, signed};
 use crate::health::Board;
 use crate::host::{DiskReport, Host, IoErrors, KernelName, RawDisk};
@@ -293,10 +293,13 @@ impl SetMetrics {
     }
 }
 
-/// By name: sets that exist, and sets that only disks still name.
+/// By name: sets that exist, unless they select other nodes and have no disk here, and sets that only disks still name.
 fn count(disks: &[DiskView], pass: &PassSummary) -> BTreeMap<SetName, Counts> {
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
-    for outcome in &pass.outcomes {
+    // Figures of a set of other nodes would be zeros on each node.
+    let concerns_node =
+        |outcome: &&SetOutcome| outcome.node != NodeMatch::NotSelected || !outcome.deselected.is_empty();
+    for outcome in pass.outcomes.iter().filter(concerns_node) {
         // Devices that a LocalVolume does not name do not concern it, and a disk that another set has is matched.
         let is_unmatched = |rejection: &Rejection| !matches!(rejection, Rejection::NotNamed | Rejection::InSet(_));
         let unmatched =
@@ -328,7 +331,6 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::claim::SetOutcome;
     use crate::device::label::{ArrayLevel, ArrayPlace, Layout, SetRef};
 
     fn set(name: &str) -> SetRef {
@@ -370,7 +372,8 @@ mod tests {
         let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
         let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".into()]);
-        let outcome = SetOutcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
+        let node = NodeMatch::Selected;
+        let outcome = SetOutcome { set: set("fast"), node, takes, would_take, rejected, missing, deselected };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.into(), format!("/dev/{name}")));
         PassSummary {
             links: BTreeMap::from(links),
@@ -407,6 +410,19 @@ mod tests {
         let gone = Counts { disks: 1, partitions: 3, volumes: 2, orphaned: 1, missing: 1, ..Counts::default() };
         let of = |name: &str| SetName::new("d", name);
         assert_eq!(counts, BTreeMap::from([(of("fast"), fast), (of("gone"), gone)]));
+    }
+
+    #[test]
+    fn a_set_of_other_nodes_is_counted_only_where_it_has_disks_all_the_same() {
+        let mut pass = summary();
+        let [outcome] = &mut pass.outcomes[..] else { panic!("one set") };
+        (outcome.node, outcome.rejected, outcome.missing) = (NodeMatch::NotSelected, Vec::new(), Vec::new());
+        let of = |name: &str| SetName::new("d", name);
+        let orphaned = Counts { orphaned: 1, ..Counts::default() };
+        assert_eq!(count(&[], &pass), BTreeMap::from([(of("fast"), orphaned)]));
+        pass.outcomes[0].deselected.clear();
+        assert_eq!(count(&[], &pass), BTreeMap::new());
+        assert_eq!(count(&[disk("a", "fast", Standing::Ready)], &pass)[&of("fast")].disks, 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::LocalVolumeSet;
+use localpool::api::crd::{DevicePool, LocalVolumeSet};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::DeletedNodePolicy;
@@ -109,4 +109,32 @@ async fn a_node_that_was_deleted_counts_no_more_and_takes_no_lines() {
     let lines = status["unmatchedDevices"].to_string() + &status["wouldTakeDevices"].to_string();
     assert!(!lines.contains(&gone), "{lines}");
     nodes[0].kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_of_other_nodes_says_so_once_of_a_node_and_names_none_of_its_devices() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let _work = lead(&stage, DeletedNodePolicy::Keep);
+    let (label, others, here, other) = (unique("own"), unique("others"), unique("n"), unique("n"));
+    let sets = set(&stage.client, &label, false).await;
+    set(&stage.client, &others, true).await;
+    let mut nodes = [
+        SimNode::of(&stage.client, &here, json!({"sim": label}), disks(1)).await,
+        SimNode::of(&stage.client, &other, json!({"sim": others}), disks(3)).await,
+    ];
+    let status = says(&sets, &label, "1 device on 1 node").await;
+    assert_eq!(status["unmatchedDevices"], json!([]), "{status}");
+    let status = says(&sets, &others, "dry run: would take 3 devices on 1 node").await;
+    assert_eq!(status["unmatchedDevices"], json!([]), "{status}");
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    for (node, own, foreign) in [(&here, &label, &others), (&other, &others, &label)] {
+        let offers = pools.get(node).await.expect("it is there").status.expect("it was written").sets;
+        let of = |name: &str| offers.iter().find(|offer| offer.name == name).expect("it was read");
+        assert!(!of(own).node_not_selected, "{offers:?}");
+        assert!(of(foreign).node_not_selected && of(foreign).unmatched.is_empty(), "{offers:?}");
+    }
+    for node in &mut nodes {
+        node.kill().await;
+    }
 }

@@ -378,6 +378,9 @@ pub struct SetOffer {
     pub block_largest: i64,
     /// The smallest one.
     pub block_smallest: i64,
+    /// The set does not select this node, by its nodeSelector or its nodeExclusions. Then it says nothing of devices here that are not its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub node_not_selected: bool,
     /// Why the set is not valid, or selects nothing here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -429,11 +429,19 @@ fn between_a_local_volume_and_a_set_the_older_takes_the_disk() {
 }
 
 #[test]
-fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
-    let devices = disks(&["sda"]);
+fn a_set_of_other_nodes_takes_nothing_and_says_so_once_and_not_of_each_device() {
+    let mut devices = disks(&["sda", "sdb"]);
+    devices[1].verdict = Verdict::Theirs(Reason::Busy);
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
-    let election = run(&[elsewhere], &devices, &[], &ripe);
-    assert_eq!(rejection(&election, "a", "sda"), Rejection::NodeNotSelected);
+    let election = run(&[elsewhere, rule("b")], &devices, &[], &ripe);
+    assert_eq!((took(&election, "a"), took(&election, "b")), (vec![], vec!["sda"]));
+    let nodes: Vec<_> = election.outcomes.iter().map(|one| (one.node, one.rejected.len())).collect();
+    assert_eq!(nodes, [(NodeMatch::NotSelected, 0), (NodeMatch::Selected, 1)]);
+}
+
+#[test]
+fn a_layout_that_does_not_fit_takes_nothing() {
+    let devices = disks(&["sda"]);
     let fits = |_: &Rule, _: &Device| Err(LayoutError::NoRoom { size: 3 });
     let election = Case { fits, ..Case::new(&[rule("a")], &devices) }.elect();
     assert_eq!(

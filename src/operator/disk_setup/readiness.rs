@@ -91,7 +91,8 @@ fn nothing_taken(offer: Option<&SetOffer>, has_members: bool) -> String {
         return "the array of its disks was not made or started yet".to_owned();
     }
     let Some(offer) = offer else { return "its agent has not read the set yet".to_owned() };
-    let why = offer.message.clone().or_else(|| reasons(offer));
+    let elsewhere = offer.node_not_selected.then(|| "the set does not select this node".to_owned());
+    let why = elsewhere.or_else(|| offer.message.clone()).or_else(|| reasons(offer));
     format!("no disk is taken: {}", why.unwrap_or_else(|| "it has no local disk that nobody uses".to_owned()))
 }
 
@@ -192,6 +193,8 @@ mod tests {
         let expected = "no disk is taken: /dev/sda: sda is mounted at /, /dev/sdb and 1 more: too few, /dev/sdd: x, and 3 more devices";
         assert!(said.ends_with(expected), "{said}");
         assert!(message(json!([]), offer(json!({"message": "is tainted"}))).ends_with("no disk is taken: is tainted"));
+        let of_other = message(json!([]), offer(json!({"nodeNotSelected": true, "message": "is tainted"})));
+        assert!(of_other.ends_with("no disk is taken: the set does not select this node"), "{of_other}");
         assert!(message(json!([]), json!([])).contains("has not read the set yet"));
         assert!(of(&[None]).message().contains("n0: no agent reports its disks"));
         assert_eq!(of(&[]).reason(), SetupReason::SelectsNoNode);

@@ -7,6 +7,7 @@
 
 mod asked_disk;
 mod bundle;
+mod discovered;
 mod disks;
 mod node_summary;
 mod page;

@@ -4,17 +4,17 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use kube::ResourceExt as _;
 use serde::Serialize;
 use serde_json::json;
 
 use super::asked_disk::{DiskAsked, why_line};
+use super::discovered;
 use super::disks::ClusterDisk;
 use super::volumes::{ClusterVolume, PodsOfPvc, WantedVolumes, volumes};
 use super::why_pvc::AnswerStep;
 use crate::api::crd::{
-    DevicePool, DeviceState, DiscoveredDevice, DiskOrder, DiskOrderStatus, DiskState, DiskStatus,
-    LocalVolumeDiscoveryResult, OrderState, PoolVolume, SetOffer,
+    DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, LocalVolumeDiscoveryResult, OrderState, PoolVolume,
+    SetOffer,
 };
 use crate::api::quantity;
 use crate::device::NodeName;
@@ -97,9 +97,10 @@ fn unknown(case: &DiskCase) -> String {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named = known.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let reported = if known.is_empty() { " no disk at all".to_owned() } else { format!(": {named}{more}") };
+    let why = if is_selected_by_none(case) { ", and no set selects that node" } else { "" };
     format!(
-        "the agent of node {node} has reported no disk {disk}; it has reported{reported}. `localpool devices` in its pod lists \
-         all"
+        "the agent of node {node} has reported no disk {disk}{why}; it has reported{reported}. `localpool devices` in its pod \
+         lists all"
     )
 }
 
@@ -276,9 +277,9 @@ fn outside(case: &DiskCase) -> Option<DiskAnswer> {
             takers.push(set);
         }
     }
-    steps.extend(case.results.iter().flat_map(|result| of_discovery(&case.asked, result)));
+    steps.extend(discovered::steps(&case.asked, &case.results));
     let first = steps.first()?.text.clone();
-    let is_free = !steps.iter().any(|step| step.about == "set") && seen_as(case, DeviceState::Available);
+    let is_free = !steps.iter().any(|step| step.about == "set") && discovered::is_available(&case.asked, &case.results);
     let (why, next) = match takers.first() {
         Some(set) => {
             let (namespace, name) = (&set.namespace, &set.name);
@@ -287,7 +288,11 @@ fn outside(case: &DiskCase) -> Option<DiskAnswer> {
             (format!("set {set}, which would take it, is a dry run"), line)
         }
         None if is_free => (
-            "it is free, and no set of its node speaks of it".to_owned(),
+            match is_selected_by_none(case) {
+                true => "it is free, and no set selects its node",
+                false => "it is free, and no set of its node speaks of it",
+            }
+            .to_owned(),
             "create a LocalVolumeSet that takes it, or let the nodeSelector of one select its node: docs/local-volume-sets.md"
                 .to_owned(),
         ),
@@ -301,35 +306,10 @@ fn outside(case: &DiskCase) -> Option<DiskAnswer> {
     Some(DiskAnswer { node: case.asked.node.clone(), disk: None, steps, volumes: Vec::new(), why, next })
 }
 
-/// Whether a discovery has seen it in this state.
-fn seen_as(case: &DiskCase, state: DeviceState) -> bool {
-    let mut devices = case.results.iter().flat_map(|result| seen_by(&case.asked, result));
-    devices.any(|device| device.status.state == state)
-}
-
-/// The devices of a result that are meant.
-fn seen_by<'r>(
-    asked: &'r DiskAsked,
-    result: &'r LocalVolumeDiscoveryResult,
-) -> impl Iterator<Item = &'r DiscoveredDevice> {
-    let is_here = result.spec.node_name == asked.node;
-    let devices = result.status.iter().filter(move |_| is_here).flat_map(|status| &status.discovered_devices);
-    let is_it = move |text: Option<&str>| text.is_some_and(|text| asked.is(text));
-    devices.filter(move |one| is_it(one.facts().text("path")) || is_it(one.facts().text("deviceID")))
-}
-
-fn of_discovery(asked: &DiskAsked, result: &LocalVolumeDiscoveryResult) -> Vec<AnswerStep> {
-    let text = |device: &DiscoveredDevice| {
-        let why = device.status.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        let path = device.facts().text("path").unwrap_or_default().to_owned();
-        format!(
-            "{} of {} says {:?} of {path}{why}",
-            result.name_any(),
-            result.namespace().unwrap_or_default(),
-            device.status.state
-        )
-    };
-    seen_by(asked, result).map(|device| AnswerStep::new("seen", text(device))).collect()
+/// Then no set speaks of a device of the node that is in no pool.
+fn is_selected_by_none(case: &DiskCase) -> bool {
+    let status = case.pool.as_ref().and_then(|pool| pool.status.as_ref());
+    status.is_some_and(|status| status.sets.iter().all(|offer| offer.node_not_selected))
 }
 
 impl Display for DiskAnswer {
@@ -477,6 +457,17 @@ mod tests {
         };
         devices(&mut one, "Available");
         ends(&one, "it is free, and no set of its node speaks of it", "create a LocalVolumeSet that takes it");
+        let mut elsewhere = case(json!({}));
+        (elsewhere.asked, elsewhere.results) = (one.asked.clone(), one.results.clone());
+        let status = elsewhere.pool.as_mut().and_then(|pool| pool.status.as_mut()).expect("set");
+        status.sets[0].node_not_selected = true;
+        ends(&elsewhere, "it is free, and no set selects its node", "let the nodeSelector of one select its node");
+        elsewhere.results.clear();
+        let error = explain(&elsewhere).expect_err("nobody speaks of it").to_string();
+        assert!(
+            error.contains("has reported no disk sdc, and no set selects that node; it has reported: /dev"),
+            "{error}"
+        );
         devices(&mut one, "NotAvailable");
         ends(&one, "says NotAvailable", "nothing, if it is not meant for volumes");
         one.results[0].spec.node_name = "m".into();

@@ -1,7 +1,7 @@
 //! The space that a set offers on this node, and the devices that it does not take, by the names that people use. Pure.
 
 use crate::api::crd::{SetOffer, Unmatched};
-use crate::claim::{Rejection, Rule, SetOutcome};
+use crate::claim::{NodeMatch, Rejection, Rule, SetOutcome};
 use crate::device::label::SetRef;
 use crate::host::KernelName;
 use crate::operator::bytes::signed;
@@ -35,6 +35,7 @@ pub fn offer(pool: &Pool, disks: &[DiskView], pass: &PassSummary, rule: &Rule) -
         block_available: signed(block.available),
         block_largest: signed(block.largest),
         block_smallest: signed(block.smallest),
+        node_not_selected: rule.node == NodeMatch::NotSelected,
         message: contested(pass, rule),
         would_take,
         would_take_omitted,
@@ -88,7 +89,8 @@ fn unmatched(pass: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
     let device = |(name, rejection): (&KernelName, Option<&Rejection>)| {
         Some(Unmatched { device: pass.links.get(name)?.clone(), reason: reason((name, rejection))? })
     };
-    let outcome = outcome(pass, rule);
+    // The pass may have used a version of the set that selected the node.
+    let outcome = outcome(pass, rule).filter(|_| rule.node != NodeMatch::NotSelected);
     // Devices that a LocalVolume does not name do not concern it.
     let rejected = outcome
         .into_iter()
@@ -123,6 +125,7 @@ mod tests {
         let names = || devices.iter().map(|raw| raw.name.clone());
         let outcome = SetOutcome {
             set: rule.set.clone(),
+            node: rule.node,
             takes: Vec::new(),
             would_take: names().collect(),
             rejected: names().map(|name| (name, Rejection::Released)).collect(),
@@ -152,6 +155,7 @@ mod tests {
         let rule = rule("a");
         let outcome = SetOutcome {
             set: rule.set.clone(),
+            node: rule.node,
             takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
             rejected: vec![("sdc".into(), Rejection::Released)],
@@ -172,10 +176,34 @@ mod tests {
     }
 
     #[test]
+    fn a_set_of_other_nodes_has_no_word_of_the_devices_of_this_one() {
+        let rule = Rule { node: NodeMatch::NotSelected, ..rule("a") };
+        let outcome = SetOutcome {
+            set: rule.set.clone(),
+            node: NodeMatch::Selected,
+            takes: vec!["sda".into()],
+            would_take: Vec::new(),
+            rejected: vec![("sdb".into(), Rejection::Released)],
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        };
+        let pass = PassSummary {
+            links: ["sda", "sdb"].map(|name| (name.into(), format!("/dev/{name}"))).into(),
+            problems: [("sda".into(), "nothing is claimed".to_owned())].into(),
+            outcomes: vec![outcome],
+            ..PassSummary::default()
+        };
+        assert_eq!(unmatched(&pass, &rule), []);
+        let now = Rule { node: NodeMatch::Selected, ..rule };
+        assert_eq!(unmatched(&pass, &now).len(), 2);
+    }
+
+    #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
         let lost = |name: &str, rejection| (name.into(), rejection);
         let outcome = |of: &str, rejected| SetOutcome {
             set: rule(of).set,
+            node: NodeMatch::Selected,
             takes: Vec::new(),
             would_take: Vec::new(),
             rejected,

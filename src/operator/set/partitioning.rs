@@ -55,6 +55,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::claim::NodeMatch;
     use crate::claim::Ripeness;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
@@ -102,6 +103,7 @@ mod tests {
     fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> SetOutcome {
         SetOutcome {
             set: set("a"),
+            node: NodeMatch::Selected,
             takes: takes.iter().map(|name| (*name).into()).collect(),
             would_take: Vec::new(),
             rejected: rejected.iter().map(|(name, why)| ((*name).into(), why.clone())).collect(),
