@@ -8,6 +8,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::directory::{CONFIG, FilesystemConfig};
+use super::filesystem_claim::{CLAIM, FilesystemClaim, OWN_FOLDER};
 use super::named_filesystem::{ConfigFile, ConfigProblem};
 use crate::device::Owner;
 use crate::host::timeout::Late;
@@ -19,7 +20,7 @@ const ASIDE: &str = "localpool-disk.cfg.begun";
 /// What the file says to this owner.
 pub fn read_config(root: &dyn FilesystemRoot, owner: &Owner) -> ConfigFile {
     match root.read(Path::new(CONFIG)) {
-        Ok(None) => ConfigFile::Absent,
+        Ok(None) => lost(root, owner).map_or(ConfigFile::Absent, ConfigFile::Lost),
         Ok(Some(text)) => match FilesystemConfig::disk_uuid_of(&text, owner) {
             Ok(uuid) => ConfigFile::Ours(uuid),
             Err(error) => ConfigFile::Unusable(ConfigProblem::Refused(error.into())),
@@ -28,11 +29,17 @@ pub fn read_config(root: &dyn FilesystemRoot, owner: &Owner) -> ConfigFile {
     }
 }
 
+/// Which filesystem of this owner one without the file is, as the claim of the pool on it says.
+fn lost(root: &dyn FilesystemRoot, owner: &Owner) -> Option<Uuid> {
+    let text = root.read(&Path::new(OWN_FOLDER).join(CLAIM)).ok()??;
+    FilesystemClaim::disk_uuid_of(&text, owner).ok()
+}
+
 /// Gives a filesystem without such a file this diskUUID; gives what the file says then. Once it is late it does not begin
 /// to write: the name may be removed by then.
 pub fn begin_config(root: &dyn FilesystemRoot, uuid: Uuid, owner: &Owner, late: &Late) -> ConfigFile {
     match read_config(root, owner) {
-        ConfigFile::Absent if late.check().is_ok() => {}
+        ConfigFile::Absent | ConfigFile::Lost(_) if late.check().is_ok() => {}
         there => return there,
     }
     match write(root, &FilesystemConfig::new(uuid, owner)) {

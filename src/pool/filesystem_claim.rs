@@ -42,9 +42,18 @@ impl FilesystemClaim {
         if found.disk_uuid != disk_uuid {
             return Err(DocumentError::OtherDisk { found: found.disk_uuid, wanted: disk_uuid });
         }
-        match (found.cluster.as_str(), &found.node) == (owner.cluster.as_str(), &owner.node) {
-            true => Ok(found),
-            false => Err(DocumentError::OtherNode { node: found.node, cluster: found.cluster }),
+        found.of(owner)
+    }
+
+    /// Of which filesystem one of this node is.
+    pub fn disk_uuid_of(text: &str, owner: &Owner) -> Result<Uuid, DocumentError> {
+        Ok(parse_document::<Self>(text)?.of(owner)?.disk_uuid)
+    }
+
+    fn of(self, owner: &Owner) -> Result<Self, DocumentError> {
+        match (self.cluster.as_str(), &self.node) == (owner.cluster.as_str(), &owner.node) {
+            true => Ok(self),
+            false => Err(DocumentError::OtherNode { node: self.node, cluster: self.cluster }),
         }
     }
 
@@ -67,6 +76,8 @@ mod tests {
         let [one, other] = [1, 2].map(Uuid::from_u128);
         let claim = FilesystemClaim::new(one, &owner("n"), set("s"), Quota::Project);
         assert_eq!(FilesystemClaim::parse(&claim.text(), one, &owner("n")).expect("its own"), claim);
+        assert_eq!(FilesystemClaim::disk_uuid_of(&claim.text(), &owner("n")).expect("its own"), one);
+        assert!(FilesystemClaim::disk_uuid_of(&claim.text(), &owner("m")).is_err());
         let refused = |text: &str, uuid, node: &str| {
             FilesystemClaim::parse(text, uuid, &owner(node)).expect_err("refused").to_string()
         };

@@ -76,7 +76,7 @@ impl From<&FilesystemProblem> for FilesystemReason {
             FilesystemProblem::Whose(Whose::Localpool) => Self::LocalpoolFilesystem,
             FilesystemProblem::Kind(_) => Self::FilesystemNotSupported,
             FilesystemProblem::WrongDisk { .. } => Self::WrongDisk,
-            FilesystemProblem::ConfigMissing { .. } => Self::ConfigMissing,
+            FilesystemProblem::ConfigMissing { .. } | FilesystemProblem::ConfigLost(_) => Self::ConfigMissing,
             FilesystemProblem::ConfigUnusable(_) => Self::ConfigUnusable,
             FilesystemProblem::ConfigNotWritten(_) => Self::ConfigNotWritten,
             FilesystemProblem::DuplicateUuid { .. } => Self::DuplicateUuid,
@@ -101,7 +101,11 @@ impl FilesystemProblem {
                 false
             }
             // Without a diskUUID it is new.
-            Self::WrongDisk { .. } | Self::ConfigMissing { .. } | Self::ReadOnly | Self::NoQuota(_) => false,
+            Self::WrongDisk { .. }
+            | Self::ConfigMissing { .. }
+            | Self::ConfigLost(_)
+            | Self::ReadOnly
+            | Self::NoQuota(_) => false,
         }
     }
 }

@@ -77,6 +77,8 @@ pub enum Whose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigFile {
     Absent,
+    /// It is not there any more: by what the pool has on the filesystem, it is this one, and of this node.
+    Lost(Uuid),
     /// It is of this node.
     Ours(Uuid),
     /// It is there, and says nothing that counts here.
@@ -161,6 +163,11 @@ pub enum FilesystemProblem {
         WAY_OUT
     )]
     ConfigMissing { known: Uuid },
+    #[error(
+        "its filesystem is mounted there, and has lost {CONFIG} with diskUUID {0}: put the file back. Its volumes are kept, and \
+         nothing is written there"
+    )]
+    ConfigLost(Uuid),
     #[error("{CONFIG} there cannot be used: {}; it is not changed", chain(.0))]
     ConfigUnusable(ConfigProblem),
     #[error("{CONFIG} could not be written")]
@@ -333,7 +340,10 @@ fn of_existing(
 ) -> FilesystemVerdict {
     let problem = match &found.config {
         ConfigFile::Ours(uuid) if *uuid != known => Some(FilesystemProblem::WrongDisk { known, found: *uuid }),
-        ConfigFile::Absent | ConfigFile::NotWritten(_) => Some(FilesystemProblem::ConfigMissing { known }),
+        ConfigFile::Lost(uuid) if *uuid == known => Some(FilesystemProblem::ConfigLost(known)),
+        ConfigFile::Absent | ConfigFile::Lost(_) | ConfigFile::NotWritten(_) => {
+            Some(FilesystemProblem::ConfigMissing { known })
+        }
         ConfigFile::Unusable(why) => Some(FilesystemProblem::ConfigUnusable(why.clone())),
         // Nobody else can say which of two that have it is meant.
         ConfigFile::Ours(_) => duplicate(known, others, |other| other.known == Some(known)),
@@ -357,7 +367,7 @@ fn of_new(one: &LookedAt<'_>, found: &FilesystemFacts, others: &[&LookedAt<'_>])
         },
         ConfigFile::Unusable(why) => refused(FilesystemProblem::ConfigUnusable(why.clone())),
         ConfigFile::NotWritten(error) => refused(FilesystemProblem::ConfigNotWritten(error.clone())),
-        ConfigFile::Absent => match found.unfit(one.disk.quota) {
+        ConfigFile::Absent | ConfigFile::Lost(_) => match found.unfit(one.disk.quota) {
             Some(problem) => refused(problem),
             // Another new name may lead to the same filesystem.
             None if others.iter().any(|other| other.is_open()) => FilesystemVerdict::Wait,

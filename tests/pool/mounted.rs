@@ -309,6 +309,29 @@ fn a_filesystem_that_is_unmounted_is_missing_and_what_is_on_it_is_neither_made_n
 }
 
 #[test]
+fn one_that_has_lost_its_file_is_not_ready_and_not_missing_and_nobody_can_give_it_up() {
+    let mut lab = Lab::taken();
+    lab.create("a", MIB).expect("made");
+    let (disk, config) = (lab.disk(), Path::new(HIS[0]));
+    let text = root(&lab.host, "fast", FAST).read(config).expect("read").expect("there");
+    root(&lab.host, "fast", FAST).remove_file(config).expect("removed");
+    lab.pass();
+    let Standing::NotReady(why) = lab.standing() else { panic!("{:?}", lab.standing()) };
+    assert!(why.contains("has lost localpool-disk.cfg"), "{why}");
+    assert!(lab.node.pool.usable(id("a")).is_err() && lab.create("b", MIB).is_err());
+    lab.verb(Verb::GiveUpDisk { disk, run: Run::Real }).expect_err("it is there");
+    assert!(root(&lab.host, "fast", FAST).read(config).expect("read").is_none(), "nobody writes it");
+    root(&lab.host, "fast", FAST).write(config, &text).expect("put back");
+    lab.pass();
+    lab.node.pool.usable(id("a")).expect("it is back");
+    // Another filesystem in its place says nothing of it.
+    unmount(&lab.host, FAST);
+    mount(&lab.host, "slow", FAST);
+    lab.pass();
+    assert_eq!(lab.standing(), Standing::Missing);
+}
+
+#[test]
 fn a_filesystem_that_was_mounted_without_quota_or_read_only_is_not_used_and_says_why() {
     let mut lab = Lab::taken();
     lab.create("a", MIB).expect("made");

@@ -109,7 +109,7 @@ pub fn prove_config(root: &dyn FilesystemRoot, uuid: Uuid, owner: &Owner) -> Res
     let why = match read_config(root, owner) {
         ConfigFile::Ours(there) if there == uuid => return Ok(()),
         ConfigFile::Ours(there) => format!("it is of disk {there}, not of {uuid}"),
-        ConfigFile::Absent | ConfigFile::NotWritten(_) => "it is not there".to_owned(),
+        ConfigFile::Absent | ConfigFile::Lost(_) | ConfigFile::NotWritten(_) => "it is not there".to_owned(),
         ConfigFile::Unusable(why) => chain(&why),
     };
     Err(OpeningError::Config { why })

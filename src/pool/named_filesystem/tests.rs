@@ -80,6 +80,16 @@ fn branches() -> Vec<Row> {
         ("one name, known, and the file says the same", vec![(Some(1), found(1, ours(1)))], vec![ready(1)]),
         ("one name, known, and the file says another", vec![(Some(1), found(1, ours(2)))], vec![wrong(1, 2)]),
         ("one name, known, and no file", vec![(Some(1), found(1, ConfigFile::Absent))], vec![missing(1)]),
+        (
+            "one name, known, and it has lost its file, or another one has",
+            vec![(Some(1), found(1, ConfigFile::Lost(uuid(1)))), (Some(2), found(2, ConfigFile::Lost(uuid(3))))],
+            vec![not_ready(Some(1), FilesystemProblem::ConfigLost(uuid(1))), missing(2)],
+        ),
+        (
+            "one name, new, and a filesystem that has lost its file",
+            vec![(None, found(1, ConfigFile::Lost(uuid(1))))],
+            vec![FilesystemVerdict::Begin],
+        ),
         ("one name, new, and a file that nobody else has", vec![(None, found(1, ours(1)))], vec![ready(1)]),
         (
             "one name, new, and a file whose UUID an existing disk has",
