@@ -22,6 +22,7 @@ pub use local_volume_discovery::{DiscoverySpec, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_disk_setup::{
     BenchmarkOptions, BenchmarkPlace, DiskSetup, DisksUse, PodCommand, PrecomputedUse, parse_disk_setup,
+    parse_placement,
 };
 pub use node_selector::Node;
 pub use set_error::{SetError, SetErrors};

@@ -19,6 +19,7 @@ use super::strict::{Field, Invalid, Problems};
 
 const API_VERSION: &str = "localpool.dev/v1alpha1";
 const KIND: &str = "NodeDiskSetup";
+const NOT_IT: &str = "is not NodeDiskSetup";
 
 /// A valid NodeDiskSetup.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,9 +57,16 @@ pub fn parse_disk_setup(value: &Value) -> Result<DiskSetup, Invalid> {
     problems.judge(read)
 }
 
+/// The nodes that an object is for, whatever is wrong with the rest of it; `Ok(None)`: all.
+pub fn parse_placement(value: &Value) -> Result<Option<Value>, Invalid> {
+    let problems = Problems::default();
+    let spec = metadata::read_object(value, (API_VERSION, KIND), NOT_IT, &problems);
+    let selector = spec.map(|(_, mut spec)| NodePlacement::read(&mut spec).node_selector);
+    problems.judge(selector)
+}
+
 fn read(value: &Value, problems: &Problems) -> Option<DiskSetup> {
-    let not_it = format!("is not {KIND}");
-    let (_, mut spec) = metadata::read_object(value, (API_VERSION, KIND), &not_it, problems)?;
+    let (_, mut spec) = metadata::read_object(value, (API_VERSION, KIND), NOT_IT, problems)?;
     let placement = NodePlacement::read(&mut spec);
     let is_off = |field: Field<'_, '_>| field.boolean().unwrap_or(false);
     let disks = if is_off(spec.field(&["diskSetupDisabled"])) { DisksUse::AsTheyAre } else { DisksUse::SetUp };

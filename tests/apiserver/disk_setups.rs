@@ -174,6 +174,25 @@ async fn of_two_for_one_node_the_younger_one_never_takes_its_disks_and_says_whos
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_older_one_that_never_was_valid_keeps_its_nodes_from_a_younger_one_until_it_is_corrected() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let (client, old, young) = (&stage.client, unique("old"), unique("young"));
+    let _work = lead(&stage, DiskSetupSettings::Kept);
+    setup(client, &old, &old, json!({"localDisksPath": "/"})).await;
+    setup(client, &young, &old, json!({})).await;
+    let mut sim = node(client, &old, 2).await;
+    told(client, &old, "Accepted", "False Invalid: spec.localDisksPath").await;
+    told(client, &young, "Accepted", &format!("not valid: {old}")).await;
+    let why = format!("{}: no disk is taken: the set does not select this node", sim.name);
+    told(client, &young, "DisksReady", &why).await;
+    change(client, &old, json!({"localDisksPath": "/mnt/raid-disks"})).await;
+    let array = mounted(client, &sim).await;
+    assert_eq!(array.set, format!("{SPACE}/node-disk-setup-{old}"));
+    sim.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_path_that_cannot_be_mounted_on_is_told_with_the_node_and_the_disk() {
     let cluster = cluster!(alone);
     let stage = Stage::new(&cluster.client).await;

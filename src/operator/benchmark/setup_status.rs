@@ -126,7 +126,7 @@ fn accepted(facts: &SetupFacts<'_>) -> ConditionState<SetupReason> {
         (OwnSet::Missing(_) | OwnSet::Differs(_), Some(why)) => unwritten_message(set, name, why),
         (_, _) => disks_message(setup, set, name),
     };
-    let message = format!("{disks}; {}{older}", benchmark_message(setup));
+    let message = format!("{disks}; {}{older}{}", benchmark_message(setup), of_invalid(facts));
     (true, if older.is_empty() { SetupReason::Valid } else { SetupReason::SharesNodes }, message)
 }
 
@@ -191,6 +191,20 @@ fn of_older(facts: &SetupFacts<'_>) -> String {
     )
 }
 
+/// Goes on after the rest: the older ones that keep their nodes from it, though they have a slip.
+fn of_invalid(facts: &SetupFacts<'_>) -> String {
+    let is_other = |one: &&ReadSetup| one.object.metadata.uid != facts.setup.object.metadata.uid;
+    let invalid = facts.setups.all().iter().take_while(is_other).filter(|one| one.reading.is_err());
+    let names: Vec<String> = invalid.map(|one| one.object.name_any()).collect();
+    let more =
+        names.len().checked_sub(MOST_NAMED + 1).map_or_else(String::new, |more| format!(" and {} more", more + 1));
+    let named = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; it takes no disk of the nodes of older ones that are not valid: {named}{more}"),
+    }
+}
+
 fn disks_message(setup: &DiskSetup, set: &OwnSet, name: &SetName) -> String {
     match (setup.disks, set) {
         (_, OwnSet::Refused(why)) => refused_message(why),
@@ -229,6 +243,7 @@ mod tests {
 
     use super::super::sample;
     use super::*;
+    use crate::api::crd::NodeDiskSetup;
 
     /// The status of an object with this spec, for a node whose agent says nothing.
     fn status_of(spec: Value, set: &OwnSet) -> NodeDiskSetupStatus {
@@ -279,6 +294,26 @@ mod tests {
             "{}",
             off.message
         );
+    }
+
+    #[test]
+    fn a_younger_one_says_which_older_ones_keep_their_nodes_from_it_though_they_are_not_valid() {
+        let one = |name: &str, created, more| Arc::new(sample::setup(name, created, more));
+        let slip = one("old", "2026-01-01T00:00:00Z", json!({"slip": 1}));
+        let after = one("z", "2026-01-03T00:00:00Z", json!({"slip": 1}));
+        let on = one("young", "2026-01-02T00:00:00Z", json!({"diskSetupDisabled": false}));
+        let counts = SetupCounts { nodes: vec![("n".into(), None)], ..SetupCounts::default() };
+        let said = |all: Vec<Arc<NodeDiskSetup>>| {
+            let setups = Setups::of(all);
+            let setup = setups.all().iter().find(|one| one.object.name_any() == "young").expect("it is there");
+            let (name, set, pods) = (SetName::new("localpool", "s"), &OwnSet::Kept, &PodsSeen::default());
+            let facts = SetupFacts { setups: &setups, setup, name, set, counts: &counts, unwritten: None, pods };
+            status(&facts).conditions[0].message.clone()
+        };
+        let told = said(vec![Arc::clone(&slip), Arc::clone(&on), Arc::clone(&after)]);
+        assert!(told.ends_with("; it takes no disk of the nodes of older ones that are not valid: old"), "{told}");
+        let alone = said(vec![on, after]);
+        assert!(!alone.contains("not valid"), "{alone}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl<'a> OwnSets<'a> {
 
     /// The set of the NodeDiskSetup at this place among all.
     pub fn state(&self, setups: &Setups, place: usize) -> OwnSet {
-        let Some(ReadSetup { object, reading }) = setups.all().get(place) else { return OwnSet::Absent };
+        let Some(ReadSetup { object, reading, nodes: _ }) = setups.all().get(place) else { return OwnSet::Absent };
         let found = self.found.get(&name(object)).copied();
         // Whoever made a slip loses nothing by it.
         let Ok(setup) = reading else { return if found.is_some() { OwnSet::Kept } else { OwnSet::Absent } };
@@ -93,36 +93,19 @@ impl<'a> OwnSets<'a> {
         if setup.disks == DisksUse::AsTheyAre {
             spec.insert("dryRun".to_owned(), true.into());
         }
-        let older = setups.all().iter().take(place).filter_map(|older| self.nodes_of(older));
-        let mut older: Vec<Value> = older.collect();
-        older.extend(self.kept_exclusions(setups, place, &older));
+        let older: Vec<Value> = setups.all().iter().take(place).map(|older| self.nodes_of(older)).collect();
         if !older.is_empty() {
             spec.insert("nodeExclusions".to_owned(), older.into());
         }
         spec
     }
 
-    /// What its set excludes now and need not, as long as an older object has a slip and no set: nobody knows which nodes
-    /// are that one's, so none of them is taken from it.
-    fn kept_exclusions(&self, setups: &Setups, place: usize, needed: &[Value]) -> Vec<Value> {
-        let older = &setups.all()[..place];
-        let is_unknown = older.iter().any(|older| older.reading.is_err() && self.nodes_of(older).is_none());
-        let own = setups.all().get(place).map(|own| &own.object).filter(|_| is_unknown);
-        let found = own.and_then(|own| self.found.get(&name(own)).filter(|set| is_of(set, own)));
-        let excluded = found.and_then(|set| set.spec.get("nodeExclusions")?.as_array());
-        excluded.into_iter().flatten().filter(|nodes| !needed.contains(nodes)).cloned().collect()
-    }
-
-    /// The nodes that an object has; `None`: none. One with a slip has those that it had before.
-    fn nodes_of(&self, ReadSetup { object, reading }: &ReadSetup) -> Option<Value> {
-        let selector = match reading {
-            Ok(setup) => setup.node_selector().cloned(),
-            Err(_) => {
-                let set = self.found.get(&name(object)).filter(|set| is_of(set, object))?;
-                set.spec.get("nodeSelector").cloned()
-            }
-        };
-        Some(selector.unwrap_or_else(every_node))
+    /// The nodes that an object has. One with a slip has those that it had before; without a set, those that it is meant for,
+    /// or all if nobody can say: what a younger one takes would not be given back when the slip is corrected.
+    fn nodes_of(&self, ReadSetup { object, reading, nodes }: &ReadSetup) -> Value {
+        let set = self.found.get(&name(object)).filter(|set| reading.is_err() && is_of(set, object));
+        let selector = set.map_or(nodes.as_ref(), |set| set.spec.get("nodeSelector"));
+        selector.cloned().unwrap_or_else(every_node)
     }
 
     fn made(&self, setup: &NodeDiskSetup, spec: Map<String, Value>) -> LocalVolumeSet {

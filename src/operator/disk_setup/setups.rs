@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
+use serde_json::Value;
 
 use crate::api::crd::NodeDiskSetup;
-use crate::api::{DiskSetup, Invalid, Node, parse_disk_setup};
+use crate::api::{DiskSetup, Invalid, Node, parse_disk_setup, parse_placement};
 
 /// An object, and what it asks for.
 #[derive(Clone, Debug)]
 pub struct ReadSetup {
     pub object: Arc<NodeDiskSetup>,
     pub reading: Result<DiskSetup, Invalid>,
+    /// The nodes that it is for, or is meant for if it has a slip; `None`: all, or nobody can say.
+    pub nodes: Option<Value>,
 }
 
 /// All of them, the oldest first.
@@ -32,8 +35,7 @@ impl Setups {
     pub fn of(mut objects: Vec<Arc<NodeDiskSetup>>) -> Self {
         objects.retain(|object| object.metadata.deletion_timestamp.is_none());
         objects.sort_by_key(|object| (created(object), object.name_any()));
-        let read = |object: Arc<NodeDiskSetup>| ReadSetup { reading: reading(&object), object };
-        Self(objects.into_iter().map(read).collect())
+        Self(objects.into_iter().map(ReadSetup::of).collect())
     }
 
     pub fn all(&self) -> &[ReadSetup] {
@@ -55,12 +57,21 @@ impl Setups {
     }
 }
 
-fn reading(object: &NodeDiskSetup) -> Result<DiskSetup, Invalid> {
+impl ReadSetup {
+    fn of(object: Arc<NodeDiskSetup>) -> Self {
+        let value = value(&object);
+        let reading = value.as_ref().map_err(Clone::clone).and_then(parse_disk_setup);
+        let nodes = value.as_ref().ok().and_then(|value| parse_placement(value).ok()?);
+        Self { object, reading, nodes }
+    }
+}
+
+fn value(object: &NodeDiskSetup) -> Result<Value, Invalid> {
     let mut value = serde_json::to_value(object).map_err(Invalid::whole)?;
     // An object of a list does not say it.
     value["apiVersion"] = NodeDiskSetup::api_version(&()).into();
     value["kind"] = NodeDiskSetup::kind(&()).into();
-    parse_disk_setup(&value)
+    Ok(value)
 }
 
 fn created(object: &NodeDiskSetup) -> Timestamp {

@@ -94,8 +94,30 @@ fn an_older_one_has_its_nodes_also_if_it_is_for_all_sets_up_nothing_or_has_a_sli
     let slip = [young(), setup("old", OLD, Some("y"), json!({"slip": 1}))];
     let young = missing(state(&slip, "young", &there));
     assert_eq!([rule(&young, "x").node, rule(&young, "y").node], [NodeMatch::NotSelected, NodeMatch::Selected]);
-    let never = missing(state(&slip, "young", &[]));
-    assert_eq!(rule(&never, "x").node, NodeMatch::Selected, "it never was valid");
+}
+
+#[test]
+fn an_older_one_that_never_was_valid_has_the_nodes_that_it_is_meant_for_or_all_if_nobody_can_say() {
+    let nodes = |more: Value| {
+        let setups = [setup("young", YOUNG, None, json!({})), setup("old", OLD, Some("x"), more)];
+        assert_eq!(state(&setups, "old", &[]), OwnSet::Absent, "it takes nothing itself");
+        let young = missing(state(&setups, "young", &[]));
+        [rule(&young, "x").node, rule(&young, "y").node]
+    };
+    let of_x = [NodeMatch::NotSelected, NodeMatch::Selected];
+    assert_eq!(nodes(json!({"slip": 1})), of_x);
+    assert_eq!(nodes(json!({"minDeviceCount": "four"})), of_x);
+    let nobody_knows = [NodeMatch::NotSelected; 2];
+    assert_eq!(nodes(json!({"placement": {"nodeSelectors": {"pool": "x"}}})), nobody_knows);
+    assert_eq!(nodes(json!({"placement": {"nodeSelector": {"pool": 7}}})), nobody_knows);
+    // Without a placement it is for all.
+    assert_eq!(nodes(json!({"placement": null, "slip": 1})), nobody_knows);
+}
+
+#[test]
+fn a_younger_one_that_is_not_valid_keeps_no_node_from_an_older_one() {
+    let setups = [setup("young", YOUNG, None, json!({"slip": 1})), setup("old", OLD, None, json!({}))];
+    assert_eq!(rule(&missing(state(&setups, "old", &[])), "x").node, NodeMatch::Selected);
 }
 
 #[test]
