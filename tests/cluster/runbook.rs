@@ -1,4 +1,5 @@
-//! The runbooks of the alerts: what their part "Look at" says to type is typed here, and answers as the page shows.
+//! The runbooks of the alerts, and the guides: what their part "Look at" says to type is typed here, and answers as the page
+//! shows.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ const NODE: &str = "worker-0";
 
 /// A command of the part "Look at", and what the page shows below it.
 pub struct RunbookCommand {
+    /// The name of the page, which is an alert's or a guide's.
     pub alert: String,
     pub command: String,
     shown: String,
@@ -19,20 +21,31 @@ pub struct RunbookCommand {
 
 /// Those of all runbooks.
 pub fn commands() -> Vec<RunbookCommand> {
-    let mut pages: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|page| !page.ends_with("README.md"));
+    commands_in("runbooks")
+}
+
+/// Those of all guides.
+pub fn guide_commands() -> Vec<RunbookCommand> {
+    commands_in("guides")
+}
+
+fn commands_in(folder: &str) -> Vec<RunbookCommand> {
+    let folder = docs().join(folder);
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // An index, and answers to questions.
+    pages.retain(|page| !page.ends_with("README.md") && !page.ends_with("faq.md"));
     pages.sort();
     pages.iter().flat_map(|page| commands_of(page)).collect()
 }
 
 /// The first command with these words of the runbook of an alert.
 pub fn command(alert: &str, phrase: &str) -> RunbookCommand {
-    let mut found = commands_of(&folder().join(alert).with_extension("md")).into_iter();
+    let mut found = commands_of(&docs().join("runbooks").join(alert).with_extension("md")).into_iter();
     found.find(|found| found.command.contains(phrase)).unwrap_or_else(|| panic!("{alert} has no command with {phrase}"))
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks")
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
 }
 
 fn commands_of(page: &Path) -> Vec<RunbookCommand> {

@@ -10,7 +10,7 @@ use regex::Regex;
 use crate::{read, root};
 
 /// Each page of the repository, from its root.
-fn pages() -> Vec<String> {
+pub fn pages() -> Vec<String> {
     let mut open = [".github", "charts", "cluster", "docs", "examples", "sanity"].map(|top| root().join(top)).to_vec();
     let mut all: Vec<PathBuf> = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
     while let Some(folder) = open.pop() {

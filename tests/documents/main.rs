@@ -1,10 +1,12 @@
 //! Whatever `make help` and the pages of `SHOWN` tell a person to run is run by `.ci/run`: as a stage, by something that a
 //! stage runs, or not at all, with the reason. A command that nothing runs breaks unseen. `verbs` covers other mentions
-//! of `localpool`, `tables` what documents say about facts and filters, `paths` the files that they name.
+//! of `localpool`, `tables` what documents say about facts and filters, `paths` the files that they name, `guides` what they
+//! say of the chart's values.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod api;
+mod guides;
 mod links;
 mod named_tests;
 mod paths;

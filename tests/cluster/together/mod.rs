@@ -10,6 +10,7 @@ mod examples;
 mod folders;
 mod given_up;
 mod growth;
+mod guides;
 mod kept;
 mod marks;
 mod prometheus;

@@ -1,5 +1,5 @@
 //! Another version of chart, binary and custom resources (scripts/later-version), installed over this one and rolled
-//! back.
+//! back, by the lines of docs/guides/upgrade.md.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, eventually, name, run};
+use crate::page::{Section, section, typed};
 use crate::peace::{disturbing, quietly};
 use crate::pods::As;
 
@@ -102,12 +103,12 @@ async fn there_and_back(space: &Space, made: &[Made; 2]) {
     assert_ne!(this.number, later.number);
     let steps = async {
         more(made).await;
-        run("helm", &["upgrade", "localpool", later.chart.to_str().unwrap(), "--namespace", HOME, "--wait"]).await;
+        upgraded(&later).await;
         later.is_here(space).await;
         more(made).await;
         claims(space, "later").await;
         writes(space, "between").await;
-        run("helm", &["rollback", "localpool", "--namespace", HOME, "--wait", "--timeout", "3m"]).await;
+        typed(&guide("Undo").command("helm rollback localpool --namespace", &[])).await;
         this.is_here(space).await;
         more(made).await;
         claims(space, "again").await;
@@ -126,6 +127,19 @@ async fn there_and_back(space: &Space, made: &[Made; 2]) {
         println!("{volumes} volumes of {class} were made meanwhile; the longest wait for one was {longest:.1?}");
         assert!(longest <= PAUSE, "a claim of {class} waited {longest:?}");
     }
+}
+
+fn guide(title: &str) -> Section {
+    section("guides/upgrade.md", title)
+}
+
+/// With the values of before, which the guide has written into a file.
+async fn upgraded(later: &Version) {
+    let folder = tempfile::tempdir().unwrap();
+    let values = folder.path().join("values.yaml");
+    let words = [("charts/localpool", later.chart.to_str().unwrap()), ("values.yaml", values.to_str().unwrap())];
+    typed(&guide("Before").command("helm get values", &words)).await;
+    typed(&guide("Do").command("helm upgrade localpool", &words)).await;
 }
 
 /// Claims that are bound and deleted again, one after another. Nobody waits until one is gone: the next claim shall
