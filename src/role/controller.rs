@@ -71,6 +71,10 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
     let mut watches = JoinSet::new();
     let stores = Stores::default();
     stores.watch(&client, &mut watches);
+    let page = settings.status_page.map(|address| (address, StatusPage::new(stores.clone(), &settings.pod_name)));
+    if let Some((_, page)) = &page {
+        watches.spawn(page.pods().clone().keep(client.clone()));
+    }
     let mut parts = Parts::default();
     parts.add_all("a watch", watches);
 
@@ -82,10 +86,7 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         let (metrics, stores) = (metrics.clone(), stores.clone());
         Arc::new(move || metrics.refresh(&stores))
     };
-    let page = settings.status_page.map(|address| {
-        let page = StatusPage::new(stores.clone(), &settings.pod_name);
-        status_page::serve(address, page, stop.clone())
-    });
+    let page = page.map(|(address, page)| status_page::serve(address, page, stop.clone()));
     let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone());
     let role = ControllerRole { settings, client, once, stores, readiness, stop: stop.clone() };
     let served = async {

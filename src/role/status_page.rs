@@ -1,7 +1,7 @@
 //! Serves the status page of the controller, and nothing else: it is read, by whoever reaches it.
 //!
 //! Takes in requests; gives out what `operator::overview` makes of the controller's memory. No request changes anything,
-//! and none reaches the API server. As the port is that of a loopback, the only ones to reach it are who may `kubectl port-forward` to
+//! and none waits for the API server. As the port is that of a loopback, the only ones to reach it are who may `kubectl port-forward` to
 //! the pod, and its other containers. A page of somebody else in the same browser is kept out by the name that the request is for.
 
 use std::net::SocketAddr;
@@ -63,7 +63,11 @@ pub fn router(page: StatusPage) -> Router {
                         PagePart::Content => page.content(&filter),
                     }
                 };
-                answer(&parts.method, &path, &parts.headers, &page.tag(), make)
+                let look = || {
+                    page.pods().look();
+                    page.tag()
+                };
+                answer(&parts.method, &path, &parts.headers, look, make)
             });
             made.await.unwrap_or_else(|error| plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         }
@@ -77,12 +81,12 @@ enum PagePart {
     Content,
 }
 
-/// The answer to a request; `tag` is that of what would be made now.
+/// The answer to a request; `look` says that somebody looks, and gives out the tag of what would be made now.
 fn answer(
     method: &Method,
     path: &str,
     headers: &HeaderMap,
-    tag: &str,
+    look: impl FnOnce() -> String,
     make: impl FnOnce(PagePart) -> String,
 ) -> Response<Body> {
     if !is_for_this_machine(headers) {
@@ -101,13 +105,14 @@ fn answer(
         "/icon.svg" => return response(StatusCode::OK, "image/svg+xml", ICON),
         _ => return plain(StatusCode::NOT_FOUND, "there is only /\n"),
     };
+    let tag = look();
     let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     let mut response = match is_known {
         true => response(StatusCode::NOT_MODIFIED, HTML, Body::empty()),
         // The tag is older than what is made after it, never newer: then the next question gets it once more.
         false => response(StatusCode::OK, HTML, make(part)),
     };
-    if let Ok(tag) = HeaderValue::from_str(tag) {
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(ETAG, tag);
     }
     response
@@ -138,19 +143,31 @@ fn response(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Re
 
 #[cfg(test)]
 mod tests {
+    use axum::http::response::Parts;
+
     use super::*;
 
     const TAG: &str = "\"t.1\"";
 
     fn ask(method: &Method, path: &str, named: &[(HeaderName, &'static str)]) -> (StatusCode, HeaderMap, bool) {
+        let (parts, is_made, _) = asked(method, path, named);
+        (parts.status, parts.headers, is_made)
+    }
+
+    /// And whether a page was made, and whether it counts as a look.
+    fn asked(method: &Method, path: &str, named: &[(HeaderName, &'static str)]) -> (Parts, bool, bool) {
         let headers = named.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-        let mut is_made = false;
-        let made = answer(method, path, &headers, TAG, |_| {
+        let (mut is_made, mut is_look) = (false, false);
+        let look = || {
+            is_look = true;
+            TAG.to_owned()
+        };
+        let make = |_| {
             is_made = true;
             "made".to_owned()
-        });
-        let (parts, _) = made.into_parts();
-        (parts.status, parts.headers, is_made)
+        };
+        let (parts, _) = answer(method, path, &headers, look, make).into_parts();
+        (parts, is_made, is_look)
     }
 
     #[test]
@@ -189,6 +206,20 @@ mod tests {
         );
         let (status, headers, is_made) = ask("\"t.0\"");
         assert_eq!((status, is_made, &headers[ETAG]), (StatusCode::OK, true, &HeaderValue::from_static(TAG)));
+    }
+
+    #[test]
+    fn whoever_gets_the_page_looks_also_if_nothing_has_changed_and_nobody_else_does() {
+        let look = |method: &Method, path: &str, host: &'static str, tag: &'static str| {
+            asked(method, path, &[(HOST, host), (IF_NONE_MATCH, tag)]).2
+        };
+        for (path, tag) in [("/", "\"t.0\""), ("/content", "\"t.0\""), ("/content", TAG)] {
+            assert!(look(&Method::GET, path, "localhost", tag), "{path} {tag}");
+        }
+        assert!(!look(&Method::GET, "/", "evil.example", TAG) && !look(&Method::POST, "/", "localhost", TAG));
+        for path in ["/style.css", "/page.js", "/icon.svg", "/nothing"] {
+            assert!(!look(&Method::GET, path, "localhost", TAG), "{path}");
+        }
     }
 
     #[test]

@@ -25,8 +25,13 @@ pub struct Right {
 pub type Rights = BTreeMap<String, BTreeSet<Right>>;
 
 /// Roles that the controller has where a value asks for them.
-pub const OF_CONTROLLER: [&str; 4] =
-    ["localpool-reaction", "localpool-startup-taint", "localpool-node-disk-setup", "localpool-benchmark-exec"];
+pub const OF_CONTROLLER: [&str; 5] = [
+    "localpool-reaction",
+    "localpool-startup-taint",
+    "localpool-status-page",
+    "localpool-node-disk-setup",
+    "localpool-benchmark-exec",
+];
 /// A role for people, which no part has.
 pub const OF_PEOPLE: &str = "localpool-reader";
 /// The heading above the rights that a run does not show. Its tables name the ServiceAccount first.

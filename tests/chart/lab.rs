@@ -26,7 +26,7 @@ pub static BY_DEFAULT: SharedLab = SharedLab::with(&[]);
 pub static SWITCHED_ON: SharedLab = SharedLab::with(&[
     "--set",
     "controller.reaction.mode=On,controller.removeStartupTaint=true,controller.nodeDiskSetup.enabled=true,\
-     controller.nodeDiskSetup.localRaidDisks=true",
+     controller.nodeDiskSetup.localRaidDisks=true,controller.statusPage.enabled=true",
 ]);
 
 impl SharedLab {

@@ -26,6 +26,7 @@ mod tried_node_disk_setup;
 mod tried_reaction;
 mod tried_sets;
 mod tried_startup_taint;
+mod tried_status_page;
 mod values;
 
 use std::path::{Path, PathBuf};

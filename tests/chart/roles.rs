@@ -13,7 +13,8 @@ const CONTROLLER: &str = "localpool-controller";
 const REACTION: &str = "localpool-reaction";
 /// One that it has where a value asks for it.
 const STARTUP_TAINT: &str = "localpool-startup-taint";
-/// Another one.
+/// Others.
+const STATUS_PAGE: &str = "localpool-status-page";
 const NODE_DISK_SETUP: &str = "localpool-node-disk-setup";
 /// One that it has in the namespaces that a value lists.
 const BENCHMARK_EXEC: &str = "localpool-benchmark-exec";
@@ -63,7 +64,7 @@ fn add(rights: &mut BTreeSet<Right>, rule: &Value, scope: &'static str) {
 fn the_rights_of_every_part_are_those_that_docs_security_says() {
     let Some(helms) = helm::both() else { return };
     let mut documented = documented();
-    for more in [REACTION, STARTUP_TAINT, NODE_DISK_SETUP, BENCHMARK_EXEC, READER] {
+    for more in [REACTION, STARTUP_TAINT, STATUS_PAGE, NODE_DISK_SETUP, BENCHMARK_EXEC, READER] {
         documented.remove(more).unwrap();
     }
     for helm in helms {
@@ -119,6 +120,27 @@ fn the_controller_may_write_nodes_only_where_it_removes_their_startup_taint() {
     let more: BTreeSet<Right> = rights(true).difference(&rights(false)).cloned().collect();
     assert_eq!(more, documented().remove(STARTUP_TAINT).unwrap());
     assert!(rights(false).iter().all(|right| right.resource != "nodes" || right.verb != "patch"));
+}
+
+#[test]
+fn the_controller_may_watch_the_pods_of_all_namespaces_only_where_it_shows_them_and_read_no_more_of_them() {
+    let Some(helm) = helm::one() else { return };
+    let rights = |value: bool| {
+        let value = format!("controller.statusPage.enabled={value}");
+        rendered(&helm.objects(&["--set", &value])).remove(CONTROLLER).unwrap()
+    };
+    let (off, on) = (rights(false), rights(true));
+    let more: BTreeSet<Right> = on.difference(&off).cloned().collect();
+    assert_eq!(more, documented().remove(STATUS_PAGE).unwrap());
+    assert_eq!(off, rendered(&helm.objects(&[])).remove(CONTROLLER).unwrap(), "it is off by default");
+    let of_pods = |rights: &BTreeSet<Right>| -> Vec<String> {
+        let own = rights.iter().filter(|right| right.resource.starts_with("pods") && right.scope == "cluster");
+        own.map(|right| format!("{} {}", right.verb, right.resource)).collect()
+    };
+    assert_eq!(
+        (of_pods(&off), of_pods(&on)),
+        (vec!["list pods".into()], vec!["list pods".into(), "watch pods".into()])
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use browser::Browser;
 use localpool::api::crd::DevicePool;
 use localpool::operator::controller::Stores;
 use localpool::operator::overview::StatusPage;
-use localpool::operator::overview::page_sample::{ClusterSample, hostile, troubled, well};
+use localpool::operator::overview::page_sample::{ClusterSample, hostile, list_pods, pod, troubled, well};
 use localpool::role::status_page;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -23,17 +23,21 @@ use tokio::runtime::Runtime;
 struct Served {
     url: String,
     stores: Stores,
+    page: StatusPage,
     _runtime: Runtime,
 }
 
 fn serve(sample: ClusterSample) -> Served {
+    let pods = sample.pods.clone();
     let stores = Stores::from(sample);
+    let page = StatusPage::new(stores.clone(), "localpool-controller-7d9c");
+    list_pods(&page, &pods);
     let runtime = Runtime::new().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let router = status_page::router(StatusPage::new(stores.clone(), "localpool-controller-7d9c"));
+    let router = status_page::router(page.clone());
     runtime.spawn(async move { axum::serve(listener, router).await });
-    Served { url, stores, _runtime: runtime }
+    Served { url, stores, page, _runtime: runtime }
 }
 
 /// Nothing was forbidden or went wrong, and nothing sticks out at the side.
@@ -175,6 +179,42 @@ fn what_changes_in_the_cluster_changes_on_the_page_and_a_page_without_an_answer_
 }
 
 #[test]
+fn a_volume_says_which_pods_use_it_and_several_are_read_by_the_keyboard_and_on_a_phone() {
+    let Some(mut browser) = Browser::start() else { return };
+    let mut sample = well(1, 2);
+    let claim = &sample.pods.last().unwrap()["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+    let claim = claim.as_str().unwrap().to_owned();
+    let namespace = sample.pods.last().unwrap()["metadata"]["namespace"].as_str().unwrap().to_owned();
+    sample.pods.extend(["job-a", "job-b"].map(|name| pod(&namespace, name, &[&claim])));
+    let served = serve(sample.clone());
+    browser.open(&served.url);
+    assert_eq!(browser.value("[...document.querySelectorAll('thead th')].map((th) => th.innerText)[1]"), "Pods");
+    let cells = "[...document.querySelectorAll('tbody [data-l=Pods]')]";
+    let summary = "document.querySelector('tbody details summary')";
+    let one = browser.value(&format!("{cells}.find((td) => !td.querySelector('details')).innerText")).to_string();
+    assert!(sample.pods.iter().any(|pod| pod["metadata"]["name"].to_string() == one), "{one}");
+    browser.value(&format!("{summary}.focus()"));
+    browser.key(" ", 32);
+    let opened = format!("{summary}.parentElement.open && {summary}.parentElement.innerText.includes('job-b')");
+    browser.until(&opened);
+    is_sound(&mut browser, "with the pods");
+    // It stays open when another pod comes, which the page shows by itself.
+    sample.pods.push(pod(&namespace, "a-new-one", &[&claim]));
+    list_pods(&served.page, &sample.pods);
+    browser.value("document.dispatchEvent(new Event('visibilitychange'))");
+    browser.until(&format!("{summary}.innerText === 'a-new-one and 3 more' && {opened}"));
+    for width in [390, 1280] {
+        browser.window(width, 780);
+        browser.value(&format!("{summary}.scrollIntoView()"));
+        is_sound(&mut browser, "the pods on a phone and beside each other");
+        browser.picture(&target(&format!("status-page-pods-{width}")));
+    }
+    browser.value("document.querySelector('[name=q]').focus()");
+    browser.type_text("job-a");
+    browser.until("document.querySelectorAll('tbody tr').length === 1");
+}
+
+#[test]
 fn five_hundred_nodes_are_shown_and_a_word_finds_one_of_them() {
     let Some(mut browser) = Browser::start() else { return };
     let mut sample = well(500, 10);
@@ -201,6 +241,9 @@ fn no_name_of_hardware_or_of_a_tenant_becomes_part_of_the_page() {
     let Some(mut browser) = Browser::start() else { return };
     let served = serve(hostile());
     browser.window(390, 780);
+    browser.open(&served.url);
+    assert_eq!(browser.value("document.querySelectorAll('tbody details summary b, tbody li > *').length"), 0);
+    assert!(browser.text("tbody details summary").starts_with("<script>document.title"));
     for query in ["", "?q=%22%3E%3Cscript%3Edocument.title%3D1%3C%2Fscript%3E"] {
         browser.open(&format!("{}{query}", served.url));
         let made = browser

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use kube::core::{DeserializeGuard, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
@@ -72,6 +73,35 @@ pub(in crate::operator) async fn keep_with_events<K, T>(
 {
     let Watched { api, config, what } = watched;
     follow(store, what, watch_events(api, config).backoff(between_tries()), decode, on_event).await;
+}
+
+/// The same of those objects that `wanted` wants, of a kind of which there are very many. What it says of an object must not change
+/// as long as the object is there.
+pub(in crate::operator) async fn keep_wanted<K, T>(
+    store: &Store<K>,
+    watched: Watched<T>,
+    wanted: impl Fn(&T) -> bool,
+    decode: impl Fn(T) -> Decoded<K>,
+) where
+    K: ResourceExt,
+    T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let Watched { api, config, what } = watched;
+    let events = watch_events(api, config).backoff(between_tries());
+    follow(store, what, only_wanted(events, wanted), decode, |_| {}).await;
+}
+
+/// Without the objects that nobody wants.
+fn only_wanted<T>(
+    events: impl Stream<Item = watcher::Result<Event<T>>>,
+    wanted: impl Fn(&T) -> bool,
+) -> impl Stream<Item = watcher::Result<Event<T>>> {
+    events.filter(move |event| {
+        ready(match event {
+            Ok(Event::InitApply(object) | Event::Apply(object)) => wanted(object),
+            _ => true,
+        })
+    })
 }
 
 fn watch_events<T>(api: Api<T>, config: Config) -> impl Stream<Item = watcher::Result<Event<T>>>

@@ -3,14 +3,16 @@
 //! Takes in objects as the API server has them now (`reader`), and gives out what a person reads. Changes nothing. All
 //! that decides is pure: `why_pvc` says why a claim has no volume, `why_disk` why a disk takes none, `status` what is
 //! wrong; `disks` and `volumes` list, and `bundle` collects all of it for somebody who helps. `page` shows the same rows in a browser,
-//! out of what the controller has in memory.
+//! out of what the controller has in memory, and of the pods that `pod_watch` has while somebody looks.
 
 mod asked_disk;
 mod bundle;
+mod claim_pod;
 mod discovered;
 mod disks;
 mod node_summary;
 mod page;
+mod pod_watch;
 mod problems;
 mod reader;
 mod status;
@@ -26,6 +28,7 @@ pub use self::disks::ClusterDisk;
 #[cfg(any(test, feature = "testing"))]
 pub use self::page::sample as page_sample;
 pub use self::page::{ICON, PageFilter, SCRIPT, STYLE, StatusPage};
+pub use self::pod_watch::PodWatch;
 pub use self::status::ClusterStatus;
 pub use self::volumes::{ClusterVolume, VolumeFilter};
 pub use self::why_disk::DiskAnswer;

@@ -12,6 +12,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use super::asked_disk::DiskAsked;
+use super::claim_pod::NOT_ENDED;
 use super::node_summary::{COMPONENT_LABEL, ClusterCase};
 use super::volumes::PodsOfPvc;
 use super::why_disk::DiskCase;
@@ -172,7 +173,7 @@ pub async fn own_persistent_volumes(client: &Client) -> Result<Vec<PersistentVol
 pub async fn pods_of_pvcs(client: &Client) -> Result<PodsOfPvc, OperatorError> {
     let mut found: PodsOfPvc = BTreeMap::new();
     let pods: Api<Pod> = Api::all(client.clone());
-    let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let running = ListParams::default().fields(NOT_ENDED);
     let take = |pod: Pod| -> Option<()> {
         let namespace = pod.namespace().unwrap_or_default();
         for claim in pvc_names(&pod) {

@@ -1,6 +1,6 @@
 //! The pods of a namespace, and which claims each uses.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
@@ -27,12 +27,17 @@ pub(in crate::operator) async fn each_pod(
     find_in_pages(ListParams::default().limit(PAGE), fetch, take).await.map(drop)
 }
 
-/// The names of the claims that a pod uses; that of an ephemeral volume is made of the pod's name and its own.
+/// The names of the claims that a pod uses.
 pub(in crate::operator) fn pvc_names(pod: &Pod) -> Vec<ObjectName<PersistentVolumeClaim>> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    pvc_names_of(&pod.name_any(), volumes)
+}
+
+/// The same of a pod of this name with these volumes; that of an ephemeral volume is made of the pod's name and its own.
+pub(in crate::operator) fn pvc_names_of(pod: &str, volumes: &[Volume]) -> Vec<ObjectName<PersistentVolumeClaim>> {
     let names = volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(pvc), _) => Some(pvc.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
+        (None, Some(_)) => Some(format!("{pod}-{}", volume.name)),
         (None, None) => None,
     });
     names.map(ObjectName::from).collect()

@@ -71,8 +71,10 @@ impl Asked {
         for account in accounts {
             let of = |rights: &Rights| rights.get(account).unwrap_or(&nothing).clone();
             let (given, unseen, asked) = (of(given), of(unseen), of(&self.allowed));
-            // An exception does not say how far the right goes.
-            let excuses = |right: &Right, one: &Right| Right { scope: one.scope, ..right.clone() } == *one;
+            // An exception does not say how far the right goes. Of one in all namespaces and one in its own, it means the former.
+            let excuses = |right: &Right, one: &Right| {
+                right == one || (!given.contains(one) && Right { scope: one.scope, ..right.clone() } == *one)
+            };
             let is_excused = |right: &&Right| unseen.iter().any(|one| excuses(right, one));
             let unused = given.iter().filter(|right| !asked.iter().any(|one| right.covers(one)));
             wrong.extend(
@@ -217,6 +219,16 @@ mod tests {
                 "a-node has no such right to be excused: delete daemonsets.apps own (cluster)"
             ]
         );
+    }
+
+    #[test]
+    fn an_exception_does_not_excuse_the_same_right_in_one_namespace_beside_that_in_all() {
+        let more = "| cluster | apps | daemonsets | own | create | everywhere |\n";
+        let page = PAGE.replace("| namespace | apps", &format!("{more}| namespace | apps"));
+        assert_eq!(wrong(&page, &used()), ["a-node never used: create daemonsets.apps own (namespace)"]);
+        let binding = "RoleBinding";
+        let object = r#"{"apiGroup": "apps", "resource": "daemonsets", "name": "own"}"#;
+        assert_eq!(wrong(&page, &[used(), vec![request("create", object, "allow", binding)]].concat()), [""; 0]);
     }
 
     #[test]

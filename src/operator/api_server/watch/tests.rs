@@ -92,6 +92,19 @@ async fn a_group_is_what_its_objects_say_now() {
 }
 
 #[tokio::test]
+async fn of_very_many_objects_only_those_that_are_wanted_are_kept() {
+    let store = Store::new(|a: &Meta, b| a.metadata.labels == b.metadata.labels);
+    let wanted = |node: &Meta| node.labels()["v"] == "1";
+    let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "2")), Event::InitDone];
+    let changes = [Event::Apply(node("c", "2")), Event::Apply(node("d", "1")), Event::Delete(node("b", "2"))];
+    let events = stream::iter(list.into_iter().chain(changes).map(Ok));
+    follow(&store, "Nodes", only_wanted(events, wanted), Ok, |_| {}).await;
+    let names: Vec<String> = store.all().iter().map(|node| node.name_any()).collect();
+    assert!(store.is_synced());
+    assert_eq!(names, ["a", "d"]);
+}
+
+#[tokio::test]
 async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served_and_what_was_known_stays() {
     let store = Store::new(|_: &Meta, _| false);
     play(&store, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Ok(Event::InitDone)]).await;

@@ -19,7 +19,7 @@ pub fn page(view: &PageView, filter: &PageFilter, tag: &str) -> String {
     html.raw("<form role=search><label>Show <select name=show><option value=all>everything");
     html.raw("<option value=wrong").raw(if filter.only_wrong { " selected" } else { "" });
     html.raw(">what is wrong</select></label><label class=q>with the words <input type=search name=q value=\"");
-    html.text(&filter.text).raw("\" placeholder=\"node, disk, claim, reason…\" autocomplete=off></label>");
+    html.text(&filter.text).raw("\" placeholder=\"node, disk, claim, pod, reason…\" autocomplete=off></label>");
     html.raw("<noscript><button>Filter</button></noscript></form><p id=live><span role=status></span> <time aria-hidden=true></time></p></header>");
     html.raw("<main id=content data-tag=\"").text(tag).raw("\">").add(body(view, filter)).raw("</main>");
     html.raw(
@@ -55,6 +55,9 @@ fn body(view: &PageView, filter: &PageFilter) -> Html {
     html.raw("</div>");
     let none = if view.is_synced { "There are none." } else { "None is known yet." };
     write_volumes(&mut html, &view.volumes, filter, none);
+    if !view.has_pods && !view.volumes.is_empty() {
+        html.raw("<p class=none>It is not known yet which pods use them: <code>kubectl localpool volumes</code></p>");
+    }
     html.raw("<footer>Read by ").text(&view.replica).raw(", localpool ").raw(env!("CARGO_PKG_VERSION"));
     html.raw(". This page changes nothing.</footer>");
     html

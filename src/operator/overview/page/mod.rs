@@ -1,7 +1,7 @@
 //! The status page of the controller: what is wrong with which disk and volume, for a person in front of a browser.
 //!
 //! Takes in what the controller has in memory, and what a person wants to see of it; gives out HTML. It is pure but for the look
-//! at the memory, asks nobody, and changes nothing. Its rows are those of `kubectl localpool`.
+//! at the memory, asks nobody, and changes nothing. Its rows are those of `kubectl localpool`. What has the pods is told of a look.
 
 mod filter;
 mod headline;
@@ -24,6 +24,7 @@ use uuid::Uuid;
 pub use self::filter::PageFilter;
 use self::view::PageView;
 use super::node_summary::ClusterCase;
+use super::pod_watch::PodWatch;
 use crate::operator::stores::Stores;
 
 /// The files that the page loads.
@@ -35,6 +36,7 @@ pub const ICON: &str = include_str!("icon.svg");
 #[derive(Clone)]
 pub struct StatusPage {
     stores: Stores,
+    pods: PodWatch,
     replica: Arc<str>,
     /// Tells this process from others, whose counts begin anew.
     process: Uuid,
@@ -42,12 +44,17 @@ pub struct StatusPage {
 
 impl StatusPage {
     pub fn new(stores: Stores, replica: &str) -> Self {
-        Self { stores, replica: replica.into(), process: Uuid::new_v4() }
+        Self { stores, pods: PodWatch::default(), replica: replica.into(), process: Uuid::new_v4() }
+    }
+
+    /// Has to be kept, and to hear of each look.
+    pub fn pods(&self) -> &PodWatch {
+        &self.pods
     }
 
     /// Another text after each change of what is shown. It costs nothing.
     pub fn tag(&self) -> String {
-        format!("\"{}.{}\"", self.process.simple(), self.stores.tag())
+        format!("\"{}.{}.{}\"", self.process.simple(), self.stores.tag(), self.pods.tag())
     }
 
     /// The whole page. With the tag the browser begins to ask what has changed since.
@@ -71,7 +78,7 @@ impl StatusPage {
             local_volumes: local_volumes.all(),
             ..ClusterCase::default()
         };
-        let view = PageView::of(&case, &self.replica, self.stores.are_synced());
-        PageView { is_old: self.stores.are_old(), ..view }
+        let view = PageView::of(&case, self.pods.by_claim().as_ref(), &self.replica, self.stores.are_synced());
+        PageView { is_old: self.stores.are_old() || self.pods.is_old(), ..view }
     }
 }

@@ -4,8 +4,10 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::crd::{CLAIM_ANNOTATION, DevicePool};
+use super::StatusPage;
+use crate::api::crd::{CLAIM_ANNOTATION, CLAIM_UID_ANNOTATION, DevicePool};
 use crate::operator::api_server::store::Store;
+use crate::operator::overview::claim_pod::PodVolumes;
 use crate::operator::stores::Stores;
 use crate::volume::VolumeId;
 
@@ -18,14 +20,32 @@ pub struct ClusterSample {
     pub volumes: Vec<Value>,
     pub nodes: Vec<Value>,
     pub sets: Vec<Value>,
+    pub pods: Vec<Value>,
 }
 
 fn store<K: kube::ResourceExt + DeserializeOwned>(objects: Vec<Value>) -> Store<K> {
     Store::of(objects.into_iter().map(|object| serde_json::from_value(object).expect("an object")), |_, _| false)
 }
 
+/// These are all pods that there are, as a watch brings them.
+pub fn list_pods(page: &StatusPage, pods: &[Value]) {
+    let read = |pod: &Value| serde_json::from_value::<PodVolumes>(pod.clone()).expect("a pod");
+    page.pods.pods.replace(pods.iter().map(read).filter(PodVolumes::uses_claims).map(PodVolumes::trimmed).collect());
+}
+
+/// A pod that uses claims of its namespace.
+pub fn pod(namespace: &str, name: &str, claims: &[&str]) -> Value {
+    let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+    let volumes: Vec<Value> = claims.iter().map(volume).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [], "volumes": volumes},
+    })
+}
+
+/// All but the pods.
 impl From<ClusterSample> for Stores {
-    fn from(ClusterSample { pools, volumes, nodes, sets }: ClusterSample) -> Self {
+    fn from(ClusterSample { pools, volumes, nodes, sets, pods: _ }: ClusterSample) -> Self {
         Self {
             pools: store(pools),
             volumes: store(volumes),
@@ -78,7 +98,10 @@ pub fn hostile() -> ClusterSample {
     disk["id"] = json!("serial $(reboot) 'x'");
     sample.fail("worker-01", 0, "<script>", evil);
     sample.pool("worker-01")["status"]["sets"][0]["unmatched"] = json!([{"device": evil, "reason": evil}]);
-    sample.volumes[1]["metadata"]["annotations"] = json!({CLAIM_ANNOTATION: format!("shop/{evil}")});
+    sample.volumes[1]["metadata"]["annotations"] =
+        json!({CLAIM_ANNOTATION: format!("shop/{evil}"), CLAIM_UID_ANNOTATION: "u"});
+    sample.pods.push(pod("shop", evil, &[evil]));
+    sample.pods.push(pod("shop", &format!("{evil}2"), &[evil]));
     sample.sets.push(set("<i>", "Invalid", evil, false));
     sample
 }
@@ -119,8 +142,13 @@ impl ClusterSample {
     }
 
     fn add_node(&mut self, name: &str, disks: usize, seed: usize) {
-        const APPS: [&str; 5] =
-            ["shop/data-postgres", "search/data-elastic", "logs/store-loki", "queue/data-kafka", "media/cache"];
+        const APPS: [(&str, &str, &str); 5] = [
+            ("shop", "data", "postgres"),
+            ("search", "data", "elastic"),
+            ("logs", "store", "loki"),
+            ("queue", "data", "kafka"),
+            ("media", "cache", "web"),
+        ];
         self.nodes.push(json!({"metadata": {"name": name}}));
         let mut all = Vec::new();
         for at in 0..disks {
@@ -131,10 +159,16 @@ impl ClusterSample {
                 "set": "localpool/fast", "size": 4 * TIB, "free": TIB, "volumes": 1, "state": "Ready",
                 "stateSince": "2026-11-02T09:30:00Z",
             }));
-            let claim = format!("{}-{}", APPS[(seed + at) % APPS.len()], seed * disks + at);
+            let (namespace, volume, app) = APPS[(seed + at) % APPS.len()];
+            let number = seed * disks + at;
+            let claim = format!("{volume}-{app}-{number}");
+            self.pods.push(pod(namespace, &format!("{app}-{number}"), &[&claim]));
+            if app == "web" {
+                self.pods.push(pod(namespace, &format!("{app}-{number}-warm"), &[&claim]));
+            }
             self.volumes.push(json!({
                 "metadata": {"name": VolumeId::of_name(&format!("{name}-{at}")).to_string(),
-                             "annotations": {CLAIM_ANNOTATION: claim}},
+                             "annotations": {CLAIM_ANNOTATION: format!("{namespace}/{claim}"), CLAIM_UID_ANNOTATION: claim}},
                 "spec": {"node": name, "volumeName": format!("pvc-{seed}-{at}"), "required": TIB, "volumeMode": "Filesystem"},
                 "status": {"phase": "Ready", "size": 3 * TIB, "fsType": "xfs", "disk": id, "set": "localpool/fast"},
             }));

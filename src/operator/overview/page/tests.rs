@@ -1,8 +1,11 @@
-use super::sample::{ClusterSample, hostile, troubled, well};
+use super::sample::{ClusterSample, hostile, list_pods, pod, troubled, well};
 use super::*;
 
 fn page_of(sample: ClusterSample) -> StatusPage {
-    StatusPage::new(Stores::from(sample), "localpool-controller-0")
+    let pods = sample.pods.clone();
+    let page = StatusPage::new(Stores::from(sample), "localpool-controller-0");
+    list_pods(&page, &pods);
+    page
 }
 
 fn content(sample: ClusterSample, query: &str) -> String {
@@ -99,6 +102,80 @@ fn no_name_breaks_out_of_its_place_on_the_page_or_in_a_command() {
     let html = content(wrong, "");
     assert!(!html.contains("why disk worker-01/serial"), "no shell runs a part of a name: {html}");
     at(&html, "kubectl localpool why disk &#39;worker-01/serial $(reboot) &#39;\\&#39;&#39;x&#39;\\&#39;&#39;&#39;");
+}
+
+/// The rows of the volumes whose claims have this text.
+fn rows(html: &str, claim: &str) -> Vec<String> {
+    let table = &html[at(html, "<h2 id=volumes>")..];
+    table.split("<tr class=").filter(|row| row.contains(claim)).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_volume_has_the_pods_that_use_its_claim_and_of_several_the_others_in_a_part_that_opens() {
+    let mut sample = well(1, 3);
+    let claims = ["shop/a", "shop/b", "shop/c"];
+    for (volume, claim) in sample.volumes.iter_mut().zip(claims) {
+        volume["metadata"]["annotations"][crate::api::crd::CLAIM_ANNOTATION] = serde_json::json!(claim);
+    }
+    sample.pods = vec![
+        pod("shop", "one", &["a"]),
+        pod("other", "no-user", &["a", "b", "c"]),
+        pod("shop", "two", &["x", "b"]),
+        pod("shop", "three", &["b"]),
+        pod("shop", "four", &["b"]),
+        pod("shop", "idle", &[]),
+    ];
+    let html = content(sample.clone(), "");
+    let row = |claim: &str| rows(&html, &format!("data-l=Claim>{claim}<")).concat();
+    at(&row("shop/a"), "<td data-l=Pods>one<td data-l=State>");
+    at(&row("shop/b"), "<summary>four and 2 more</summary><ul><li>three<li>two</ul></details><td data-l=State>");
+    at(&row("shop/c"), "shop/c<td><td data-l=State>");
+    assert!(!html.contains("no-user") && !html.contains("not known yet"), "{html}");
+    let name = sample.volumes[1]["metadata"]["name"].as_str().expect("a name").to_owned();
+    at(&row("shop/b"), &format!("<details id=\"pods-{name}\">"));
+    for (query, claims) in [("q=three", 1), ("q=two+shop%2Fb", 1), ("q=two+shop%2Fa", 0)] {
+        assert_eq!(content(sample.clone(), query).matches("data-l=Claim>").count(), claims, "{query}");
+    }
+    // Thousands can wait for one claim.
+    sample.pods.extend((0..5000).map(|at| pod("shop", &format!("wait-{at}"), &["b"])));
+    let html = content(sample, "");
+    at(&html, "<summary>four and 5002 more</summary>");
+    at(&html, "</ul>and 4973 more: <code>kubectl localpool volumes</code></details>");
+    assert_eq!(html.matches("<li>wait-").count() + 1, volume_table::PODS - 1);
+}
+
+#[test]
+fn a_volume_whose_claim_is_gone_has_not_the_pods_of_another_claim_of_that_name() {
+    let shown = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut sample = well(1, 1);
+        change(&mut sample.volumes[0]);
+        content(sample, "").contains("<td data-l=Pods>")
+    };
+    assert!(shown(&|_| {}));
+    assert!(!shown(&|volume| {
+        let annotations = volume["metadata"]["annotations"].as_object_mut().expect("an object");
+        annotations.remove(crate::api::crd::CLAIM_UID_ANNOTATION).expect("it was bound");
+    }));
+    assert!(!shown(&|volume| volume["spec"]["intent"] = serde_json::json!("Delete")));
+}
+
+#[test]
+fn until_the_pods_are_known_the_page_says_so_and_a_browser_is_told_when_they_are() {
+    const UNKNOWN: &str = "It is not known yet which pods use them: <code>kubectl localpool volumes</code>";
+    let sample = well(1, 2);
+    let page = StatusPage::new(Stores::from(sample.clone()), "r");
+    let (before, html) = (page.tag(), page.content(&PageFilter::default()));
+    at(&html, UNKNOWN);
+    assert!(html.starts_with("<h1 class=\"s g\">Nothing is wrong</h1>"), "pods are no health: {html}");
+    list_pods(&page, &sample.pods);
+    let (after, html) = (page.tag(), page.content(&PageFilter::default()));
+    assert!(after != before && !html.contains(UNKNOWN) && html.contains("<td data-l=Pods>"), "{html}");
+    page.pods().look();
+    assert_eq!(page.tag(), after, "a look changes nothing");
+    page.pods.pods.set_old(true);
+    at(&page.content(&PageFilter::default()), "All of this is as it was before.");
+    assert_ne!(page.tag(), after);
+    assert!(!StatusPage::new(Stores::default(), "r").content(&PageFilter::default()).contains(UNKNOWN), "no volumes");
 }
 
 #[test]

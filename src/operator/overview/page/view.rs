@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node_card::NodeCard;
 use super::set_row::SetRow;
 use super::volume_table::PageVolume;
-use crate::api::crd::DevicePool;
+use crate::api::crd::{CLAIM_UID_ANNOTATION, DevicePool, Intent, PoolVolume};
 use crate::api::quantity;
 use crate::device::{DiskId, NodeName};
 use crate::operator::overview::node_summary::{ClusterCase, NodeSummary, ReplicaStatus};
@@ -25,11 +25,13 @@ pub struct PageView {
     pub problems: Vec<ClusterProblem>,
     pub sets: Vec<SetRow>,
     pub volumes: Vec<PageVolume>,
+    /// Whether it is known which pods use them.
+    pub has_pods: bool,
 }
 
 impl PageView {
-    /// Without what the controller does not watch: pods.
-    pub fn of(case: &ClusterCase, replica: &str, is_synced: bool) -> Self {
+    /// `pods` is `None` if they are not known.
+    pub fn of(case: &ClusterCase, pods: Option<&PodsOfPvc>, replica: &str, is_synced: bool) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let this = ReplicaStatus {
             pod: replica.to_owned(),
@@ -53,14 +55,19 @@ impl PageView {
             PageVolume::of(volume, disk)
         };
         let nobody = PodsOfPvc::new();
-        let volumes = case.volumes.iter().map(|volume| row(ClusterVolume::of(volume, None, &nobody)));
+        let users = |volume: &PoolVolume| pods?.get(bound_claim(volume)?);
+        let volumes = case.volumes.iter().map(|volume| {
+            let pods = users(volume).into_iter().flatten().cloned().collect();
+            row(ClusterVolume { pods, ..ClusterVolume::of(volume, None, &nobody) })
+        });
         let mut volumes: Vec<PageVolume> = volumes.collect();
         volumes.sort_by_cached_key(PageVolume::order);
         let of_pools = || case.pools.iter().map(|pool| &**pool);
         let mut sets: Vec<SetRow> = case.sets.iter().map(|set| SetRow::of_set(set, of_pools())).collect();
         sets.extend(case.local_volumes.iter().map(|set| SetRow::of_local_volume(set, of_pools())));
         sets.sort_by_cached_key(SetRow::order);
-        Self { replica: replica.to_owned(), is_synced, is_old: false, nodes, problems: status.problems, sets, volumes }
+        let (replica, problems, has_pods) = (replica.to_owned(), status.problems, pods.is_some());
+        Self { replica, is_synced, is_old: false, nodes, problems, sets, volumes, has_pods }
     }
 
     /// The number of disks, and what is free on all.
@@ -68,6 +75,13 @@ impl PageView {
         let free = self.nodes.iter().map(|card| card.summary.free).fold(0, u64::saturating_add);
         (self.nodes.iter().map(|card| card.disks.len()).sum(), quantity::short(free))
     }
+}
+
+/// The claim that is bound to it. One that had it last may be another one of its name by now, with another volume and pods that use
+/// that one.
+fn bound_claim(volume: &PoolVolume) -> Option<&str> {
+    let is_bound = volume.spec.intent == Intent::Keep && volume.annotation(CLAIM_UID_ANNOTATION).is_some();
+    volume.claim().filter(|_| is_bound)
 }
 
 /// Where each disk of a node is now.

@@ -11,6 +11,8 @@ use crate::show::{Tone, shell_word};
 
 /// So many volumes are shown at once; a filter finds the others.
 pub const VOLUMES: usize = 200;
+/// So many pods of a volume are named; one claim can have thousands that wait for it.
+pub const PODS: usize = 30;
 
 /// A volume of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,16 +50,18 @@ impl PageVolume {
     }
 
     pub fn is_shown(&self, filter: &PageFilter) -> bool {
-        let ClusterVolume { id, node, state, message, usage, class, set, .. } = &self.volume;
+        let ClusterVolume { id, node, state, message, usage, class, set, pods, .. } = &self.volume;
         let name = self.name();
         let some = [&self.disk, message, class, set].into_iter().flatten().map(String::as_str);
         let own = [id.as_str(), node.as_str(), &self.word, state, usage, &name];
-        filter.shows(self.tone, &own.into_iter().chain(some).collect::<Vec<_>>())
+        let pods = pods.iter().map(ObjectName::as_str);
+        filter.shows(self.tone, &own.into_iter().chain(some).chain(pods).collect::<Vec<_>>())
     }
 
     pub fn write(&self, html: &mut Html) {
         let ClusterVolume { namespace, claim, node, state, message, size, usage, id, .. } = &self.volume;
         html.raw("<tr class=").raw(class(self.tone)).raw("><th scope=row data-l=Claim>").text(&self.name());
+        self.write_pods(html);
         html.raw("<td data-l=State><b class=\"s ").raw(class(self.tone)).raw("\">").text(&self.word).raw("</b>");
         if *state != self.word && self.word != WELL {
             html.raw(" <small>").text(state).raw("</small>");
@@ -70,7 +74,7 @@ impl PageVolume {
         if self.tone == Tone::Good {
             return;
         }
-        html.raw("<tr class=\"why ").raw(class(self.tone)).raw("\"><td colspan=5>");
+        html.raw("<tr class=\"why ").raw(class(self.tone)).raw("\"><td colspan=6>");
         if let Some(message) = message {
             html.raw("<p>").text(message).raw("</p>");
         }
@@ -86,6 +90,30 @@ impl PageVolume {
         }
         html.raw("</code>");
     }
+
+    /// They are in the namespace of the claim. Of several the others are in a part that opens by pointer, finger and keyboard.
+    fn write_pods(&self, html: &mut Html) {
+        let ClusterVolume { id, pods, .. } = &self.volume;
+        let Some((first, others)) = pods.split_first() else {
+            html.raw("<td>");
+            return;
+        };
+        html.raw("<td data-l=Pods>");
+        if others.is_empty() {
+            html.text(first.as_str());
+            return;
+        }
+        html.raw("<details id=\"pods-").text(id.as_str()).raw("\"><summary>").text(first.as_str()).raw(" and ");
+        html.number(others.len()).raw(" more</summary><ul>");
+        for pod in others.iter().take(PODS - 1) {
+            html.raw("<li>").text(pod.as_str());
+        }
+        html.raw("</ul>");
+        if others.len() > PODS - 1 {
+            html.raw("and ").number(others.len() - (PODS - 1)).raw(" more: <code>kubectl localpool volumes</code>");
+        }
+        html.raw("</details>");
+    }
 }
 
 /// The table of those that a person wants to see. `all` is in its order; `none` is said if there is none.
@@ -100,13 +128,12 @@ pub fn write_volumes(html: &mut Html, all: &[PageVolume], filter: &PageFilter, n
         html.raw("<p class=none>").raw(if all.is_empty() { none } else { "None is like that." }).raw("</p>");
         return;
     }
-    html.raw("<table><thead><tr><th scope=col>Claim<th scope=col>State<th scope=col>Where<th scope=col class=r>Size");
-    html.raw("<th scope=col>Use</thead><tbody>");
+    html.raw("<table><thead><tr><th scope=col>Claim<th scope=col>Pods<th scope=col>State<th scope=col>Where");
+    html.raw("<th scope=col class=r>Size<th scope=col>Use</thead><tbody>");
     wanted.iter().take(VOLUMES).for_each(|row| row.write(html));
     html.raw("</table>");
     if wanted.len() > VOLUMES {
         html.raw("<p>These are the ").number(VOLUMES).raw(" worst of ").number(wanted.len());
         html.raw(". The filter above finds others.</p>");
     }
-    html.raw("<p class=none>Which pods use them: <code>kubectl localpool volumes</code></p>");
 }
