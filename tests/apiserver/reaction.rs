@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -623,5 +624,60 @@ async fn an_available_marked_volume_is_deleted_and_a_released_one_is_not() {
         let volume = scene.persistent().get(name).await.expect("its protection keeps it");
         assert_eq!(volume.metadata.deletion_timestamp.is_some(), is_deleted, "{name}");
     }
+    clean(&scene).await;
+}
+
+/// A node that is not ready, with these taints.
+async fn is_not_ready(scene: &Scene, node: &str, taints: Value) {
+    let nodes: Api<Node> = Api::all(scene.client());
+    let params = PatchParams::default();
+    let tainted = Patch::Merge(json!({"spec": {"taints": taints}}));
+    nodes.patch(node, &params, &tainted).await.expect("there");
+    let status = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    nodes.patch_status(node, &params, &status).await.expect("there");
+    let says_so = |node: &Node| {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|found| found.type_ == "Ready" && found.status == "Unknown")
+    };
+    scene.stage.known(|stores| stores.nodes.get(node).is_some_and(|node| says_so(&node))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_available_volume_is_deleted_if_its_path_is_no_mount_point_or_its_node_is_gone_or_fenced_and_not_before() {
+    let cluster = cluster!(alone);
+    let mut scene = Scene::empty(&cluster).await;
+    let away = unique("node");
+    scene.stage.node(&away).await;
+    scene.stage.pool(&away, 8).await;
+    scene.is_ready(&away).await;
+    scene.nodes.push(away);
+    scene.volumes.push(unique("pvc"));
+    let marks = ["NotMountPoint", "NodeGone", "NodeNotReady", "NodeNotReady"];
+    for ((name, node), mark) in scene.volumes.iter().zip(&scene.nodes).zip(marks) {
+        scene.volume(name, node, json!({"local": {"path": "/mnt/x"}}), None).await;
+        scene.annotate(name, json!({"pv.kubernetes.io/provisioned-by": "static"})).await;
+        scene.mark(name, mark).await;
+    }
+    let ([unmounted, of_gone, of_fenced, of_away], [ready, gone, fenced, away]) =
+        (&scene.volumes[..], &scene.nodes[..])
+    else {
+        panic!("four of each")
+    };
+    scene.paths(ready, &[unmounted], "NotMountPoint").await;
+    scene.stage.delete_node(gone).await;
+    let shut_down = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+    is_not_ready(&scene, fenced, json!([shut_down])).await;
+    // It may only be out of reach, and write.
+    is_not_ready(&scene, away, json!([])).await;
+    let reactor = react(&scene, ReactionMode::On);
+    for name in [unmounted, of_gone, of_fenced] {
+        told(&cluster.client, name, "ReactionVolumeDeleted", "PersistentVolume").await;
+    }
+    told(&cluster.client, of_away, "ReactionHeld", "NodeNotFenced").await;
+    reactor.has_counted([("VolumeDeleted", 3)]).await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), ["DELETE persistentvolumes"; 3]);
+    let volume = scene.persistent().get(of_away).await.expect("it stays");
+    assert_eq!(volume.metadata.deletion_timestamp, None);
     clean(&scene).await;
 }
