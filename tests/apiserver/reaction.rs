@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -58,8 +59,15 @@ impl React {
         (reaction.in_flight.get(), reaction.oldest.get() > 0, reaction.bad_nodes.get(), mode)
     }
 
-    fn steps<const N: usize>(&self, steps: [&str; N]) -> [u64; N] {
-        steps.map(|step| self.metrics.reaction.steps.with_label_values(&[step]).get())
+    /// The steps that it has counted, and how often.
+    fn steps(&self) -> Vec<(&'static str, u64)> {
+        let counter = |step| self.metrics.reaction.steps.with_label_values(&[step]);
+        STEPS.map(|step| (step, counter(step).get())).into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Waits until it has counted these steps and no others. What is done is counted a moment later.
+    async fn has_counted<const N: usize>(&self, steps: [(&str, u64); N]) {
+        until(&format!("{steps:?} are counted"), async || (self.steps() == steps).then_some(())).await;
     }
 }
 
@@ -160,6 +168,8 @@ const BEGIN: &str = "PATCH persistentvolumes";
 const DELETE_CLAIM: &str = "DELETE persistentvolumeclaims";
 const EVICT: &str = "POST eviction";
 const FINISH: &str = "PATCH persistentvolumes";
+/// The values of the label `step`.
+const STEPS: [&str; 7] = ["Begun", "ClaimDeleted", "PodEvicted", "Finished", "Cancelled", "Stopped", "VolumeDeleted"];
 
 fn react(scene: &Scene, mode: ReactionMode) -> React {
     react_with(scene, mode, Writes::new(usize::MAX, Stop::BeforeTheNext))
@@ -280,8 +290,7 @@ async fn a_disk_dies_under_a_set_and_everybody_is_told_each_step() {
     writes.go_on();
     until("it is whole", async || is_whole(&scene, &first).await).await;
     reports(&scene, "Finished").await;
-    let steps = ["Begun", "ClaimDeleted", "PodEvicted", "Finished", "Cancelled", "Stopped"];
-    assert_eq!(reactor.steps(steps), [1, 1, 2, 1, 0, 0]);
+    reactor.has_counted([("Begun", 1), ("ClaimDeleted", 1), ("PodEvicted", 2), ("Finished", 1)]).await;
     // Another test may have left bad nodes behind.
     until("nothing is under way", async || (reactor.counts() == (0, false, bad - 1, 1)).then_some(())).await;
     assert_eq!(reactor.writes.done(), [BEGIN, DELETE_CLAIM, EVICT, EVICT, FINISH]);
@@ -418,7 +427,7 @@ async fn a_volume_changed_meanwhile_is_looked_at_again() {
     drop(reactor);
     scene.annotate(volume, paused(Value::Null)).await;
     let writes = Writes::new(1, Stop::BeforeTheNext);
-    let _reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
+    let reactor = react_with(&scene, ReactionMode::On, Arc::clone(&writes));
     // It is about to delete the claim.
     writes.is_held().await;
     assert_eq!(scene.state().await.0, "Retain");
@@ -428,6 +437,7 @@ async fn a_volume_changed_meanwhile_is_looked_at_again() {
     until("it is taken back", async || is_cancelled(&scene).await).await;
     assert!(scene.claim().await.is_some_and(|(_, is_deleted)| !is_deleted));
     told(&cluster.client, volume, "ReactionCancelled", "claim data-db-1 is kept").await;
+    reactor.has_counted([("Begun", 1), ("Cancelled", 1)]).await;
     clean(&scene).await;
 }
 
@@ -533,6 +543,7 @@ async fn switched_off_nothing_is_deleted() {
     assert!(scene.state().await.1.is_some());
     let reactor = react(&scene, ReactionMode::Off);
     until("it is taken back", async || is_cancelled(&scene).await).await;
+    reactor.has_counted([("Cancelled", 1)]).await;
     drop(reactor);
     // In the middle: the claim is being deleted.
     let writes = Writes::new(2, Stop::BeforeTheNext);
@@ -551,6 +562,7 @@ async fn switched_off_nothing_is_deleted() {
     .await;
     a_while().await;
     assert_eq!(reactor.writes.done(), ["PATCH persistentvolumes"]);
+    reactor.has_counted([("Stopped", 1)]).await;
     let pod = scene.pods().get(POD).await.expect("nobody evicts it");
     assert!(pod.metadata.deletion_timestamp.is_none());
     assert_eq!(scene.state().await.0, "Retain", "its data stays");
@@ -607,9 +619,65 @@ async fn an_available_marked_volume_is_deleted_and_a_released_one_is_not() {
     told(&cluster.client, &by_hand, "ReactionHeld", "MadeByHand").await;
     a_while().await;
     assert_eq!(reactor.writes.done(), ["DELETE persistentvolumes"]);
+    reactor.has_counted([("VolumeDeleted", 1)]).await;
     for (name, is_deleted) in [(&free, true), (&released, false), (&by_hand, false)] {
         let volume = scene.persistent().get(name).await.expect("its protection keeps it");
         assert_eq!(volume.metadata.deletion_timestamp.is_some(), is_deleted, "{name}");
     }
+    clean(&scene).await;
+}
+
+/// A node that is not ready, with these taints.
+async fn is_not_ready(scene: &Scene, node: &str, taints: Value) {
+    let nodes: Api<Node> = Api::all(scene.client());
+    let params = PatchParams::default();
+    let tainted = Patch::Merge(json!({"spec": {"taints": taints}}));
+    nodes.patch(node, &params, &tainted).await.expect("there");
+    let status = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    nodes.patch_status(node, &params, &status).await.expect("there");
+    let says_so = |node: &Node| {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|found| found.type_ == "Ready" && found.status == "Unknown")
+    };
+    scene.stage.known(|stores| stores.nodes.get(node).is_some_and(|node| says_so(&node))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_available_volume_is_deleted_if_its_path_is_no_mount_point_or_its_node_is_gone_or_fenced_and_not_before() {
+    let cluster = cluster!(alone);
+    let mut scene = Scene::empty(&cluster).await;
+    let away = unique("node");
+    scene.stage.node(&away).await;
+    scene.stage.pool(&away, 8).await;
+    scene.is_ready(&away).await;
+    scene.nodes.push(away);
+    scene.volumes.push(unique("pvc"));
+    let marks = ["NotMountPoint", "NodeGone", "NodeNotReady", "NodeNotReady"];
+    for ((name, node), mark) in scene.volumes.iter().zip(&scene.nodes).zip(marks) {
+        scene.volume(name, node, json!({"local": {"path": "/mnt/x"}}), None).await;
+        scene.annotate(name, json!({"pv.kubernetes.io/provisioned-by": "static"})).await;
+        scene.mark(name, mark).await;
+    }
+    let ([unmounted, of_gone, of_fenced, of_away], [ready, gone, fenced, away]) =
+        (&scene.volumes[..], &scene.nodes[..])
+    else {
+        panic!("four of each")
+    };
+    scene.paths(ready, &[unmounted], "NotMountPoint").await;
+    scene.stage.delete_node(gone).await;
+    let shut_down = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+    is_not_ready(&scene, fenced, json!([shut_down])).await;
+    // It may only be out of reach, and write.
+    is_not_ready(&scene, away, json!([])).await;
+    let reactor = react(&scene, ReactionMode::On);
+    for name in [unmounted, of_gone, of_fenced] {
+        told(&cluster.client, name, "ReactionVolumeDeleted", "PersistentVolume").await;
+    }
+    told(&cluster.client, of_away, "ReactionHeld", "NodeNotFenced").await;
+    reactor.has_counted([("VolumeDeleted", 3)]).await;
+    a_while().await;
+    assert_eq!(reactor.writes.done(), ["DELETE persistentvolumes"; 3]);
+    let volume = scene.persistent().get(of_away).await.expect("it stays");
+    assert_eq!(volume.metadata.deletion_timestamp, None);
     clean(&scene).await;
 }

@@ -277,6 +277,17 @@ fn a_kubernetes_that_is_too_old_is_refused() {
 }
 
 #[test]
+fn the_test_cluster_has_the_reaction_off_and_the_interval_for_which_its_check_waits() {
+    let Some(helm) = helm::one() else { return };
+    let file = chart().join("ci/cluster-values.yaml");
+    let text = helm.text(&["--values", file.to_str().unwrap()]);
+    // tests/cluster/together/reaction_off.rs waits for 125 s.
+    for argument in ["--reaction-mode=Off", "--reaction-recover-after=1m"] {
+        assert!(text.contains(&format!("- {argument}\n")), "{argument}");
+    }
+}
+
+#[test]
 fn a_lost_volume_has_five_minutes_to_come_back_unless_the_values_say_otherwise() {
     assert_eq!(yaml("values.yaml")["controller"]["reaction"]["recoverAfter"], "5m");
     let help = Command::new(env!("CARGO_BIN_EXE_localpool")).args(["controller", "--help"]).output().unwrap();

@@ -3,7 +3,7 @@
 //! Takes in the pods of the agents, the Nodes and the DevicePools; writes the condition Ready where it changes, and an
 //! Event.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::operator::pool::agent_life::{AgentLife, ReadyChange, Silences, decide
 
 impl Leader {
     /// The next agent counts as silent when it is due.
-    pub(super) async fn agents(&self, silences: &mut Silences) -> Pass {
+    pub(super) async fn agents(&self, silences: &mut Silences, monotonic: SignedDuration) -> Pass {
         let mut pass = Pass::done();
         if !self.agents.is_synced() {
             return pass;
@@ -26,14 +26,14 @@ impl Leader {
         let now = Timestamp::now();
         let pools = self.cluster.stores.pools.all();
         let nodes = pools.iter().map(|pool| pool.node());
-        let lives = silences.observe(nodes, |node| self.agents.group(node), self.grace, now);
+        let lives = silences.observe(nodes, |node| self.agents.group(node), now, monotonic);
         let mut lives: Vec<_> = pools.iter().filter_map(|pool| Some((pool, *lives.get(&pool.node())?))).collect();
         // Those that are back first: their room is 0 until it is said.
         lives.sort_by_key(|(_, life)| !matches!(life, AgentLife::Alive { .. }));
         let mut writes = 0;
         for (pool, life) in lives {
-            if let AgentLife::NotReady { until } = life {
-                pass.due_at(until);
+            if let AgentLife::NotReady { left } = life {
+                pass.due_in(left);
             }
             let Some(ReadyChange { conditions, event }) = decide(pool, life, &self.why_silent(pool), now) else {
                 continue;
@@ -41,7 +41,7 @@ impl Leader {
             writes += 1;
             if writes > WRITES {
                 // What is known now may be over before it is this one's turn.
-                pass.due_at(now + WRITES_INTERVAL);
+                pass.due_in(WRITES_INTERVAL);
                 break;
             }
             match self.write_conditions(pool, &conditions).await {

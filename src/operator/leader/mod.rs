@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -81,8 +81,8 @@ struct PassMemory {
 struct Pass {
     /// Nothing has to be tried again.
     is_done: bool,
-    /// When there is something to do even if nothing changes.
-    due: Option<Timestamp>,
+    /// When there is something to do even if nothing changes, whatever the wall clock says then.
+    due: Option<Instant>,
 }
 
 impl Pass {
@@ -90,13 +90,14 @@ impl Pass {
         Self { is_done: true, due: None }
     }
 
-    fn due_at(&mut self, time: impl Into<Option<Timestamp>>) {
-        self.due = self.due.into_iter().chain(time.into()).min();
+    fn due_in(&mut self, wait: SignedDuration) {
+        let due = Instant::now().checked_add(Duration::try_from(wait).unwrap_or_default());
+        self.due = self.due.into_iter().chain(due).min();
     }
 
-    fn and(mut self, other: Self) -> Self {
-        self.due_at(other.due);
-        Self { is_done: self.is_done && other.is_done, ..self }
+    fn and(self, other: Self) -> Self {
+        let due = self.due.into_iter().chain(other.due).min();
+        Self { is_done: self.is_done && other.is_done, due }
     }
 }
 
@@ -148,7 +149,7 @@ impl Leader {
             (self.cluster.stores.changes(), self.classes.changes(), self.agents.changes());
         let mut backoff = RETRY;
         let (began, unused) = (Instant::now(), UnusedPools::new(self.retention));
-        let mut memory = PassMemory { began, unused, silences: Silences::default() };
+        let mut memory = PassMemory { began, unused, silences: Silences::new(self.grace) };
         loop {
             // Any change after this starts another pass.
             changes.mark_unchanged();
@@ -158,9 +159,7 @@ impl Leader {
                 true => self.pass(&mut memory).await,
                 false => Pass::done(),
             };
-            let until = due.map_or(Duration::MAX, |due| {
-                Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()
-            });
+            let until = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
             let again = backoff.after(!is_done).map_or(until, |wait| until.min(wait));
             let _ = tokio::time::timeout(again, async {
                 tokio::select! {
@@ -181,7 +180,7 @@ impl Leader {
         let Stores { sets, read_sets, local_volumes, read_volumes, .. } = &self.cluster.stores;
         let mut is_done = self.statuses(sets, read_sets, &mut made).await;
         is_done &= self.statuses(local_volumes, read_volumes, &mut made).await;
-        let (agents, volumes) = (self.agents(silences).await, self.volumes().await);
+        let (agents, volumes) = (self.agents(silences, now).await, self.volumes().await);
         let statuses = Pass { is_done, due: None };
         let nodes = self.startup_taints().await;
         statuses.and(agents).and(nodes).and(volumes).and(self.unused_pools(unused, now).await)

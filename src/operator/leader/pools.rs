@@ -2,7 +2,7 @@
 //!
 //! Takes in all DevicePools; deletes those that no agent updates any more, after a while.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 
@@ -22,7 +22,8 @@ impl Leader {
             self.cluster.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == *name)
         };
         let (due, next) = unused.due(self.cluster.stores.pools.all(), used, now);
-        let mut pass = Pass { due: next.map(|wait| Timestamp::now() + wait), ..Pass::done() };
+        let mut pass = Pass::done();
+        next.into_iter().for_each(|wait| pass.due_in(wait));
         for pool in due {
             // A watch may be behind.
             if !self.cluster.exists(&pool.node()).await.unwrap_or(true) {

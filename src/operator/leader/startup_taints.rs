@@ -3,7 +3,6 @@
 //! Takes in the Nodes and the pods of the agents; removes the taint of each node whose agent is ready, where the settings
 //! ask for that.
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -26,7 +25,7 @@ impl Leader {
         });
         for (count, (node, taints)) in tainted.enumerate() {
             if count == WRITES {
-                pass.due_at(Timestamp::now() + WRITES_INTERVAL);
+                pass.due_in(WRITES_INTERVAL);
                 break;
             }
             let written = self.write_taints(&node, &taints).await;

@@ -39,7 +39,8 @@ impl Leader {
                         self.cluster.metrics.note("leftovers", self.objects.withdraw(&volume).await).is_some();
                     continue;
                 }
-                due => pass.due_at(due),
+                Some(due) => pass.due_in(due.duration_since(now)),
+                None => {}
             }
             let node = match (self.cluster.stores.nodes.get(&volume.spec.node), silences.get(&volume.spec.node)) {
                 (None, _) => NodeLife::Deleted,
@@ -54,7 +55,7 @@ impl Leader {
             }
             writes += 1;
             if writes > WRITES {
-                pass.due_at(now + WRITES_INTERVAL);
+                pass.due_in(WRITES_INTERVAL);
                 break;
             }
             pass.is_done &= match self.cluster.metrics.note("nodes", self.act(&volume, act).await) {

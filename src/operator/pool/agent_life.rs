@@ -17,6 +17,7 @@ use crate::operator::event::EventNote;
 use crate::operator::node::agent_pod::{AgentPod, PodReady};
 use crate::operator::status::condition::{Holds, condition};
 use crate::operator::status::second::to_second;
+use crate::operator::status::steady::{Lasting, Steady};
 
 /// What the pods say about an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,30 +25,47 @@ pub enum AgentLife {
     Alive {
         since: Timestamp,
     },
-    /// It counts as silent if nothing happens until then.
+    /// It counts as silent if nothing happens for so long.
     NotReady {
-        until: Timestamp,
+        left: SignedDuration,
     },
     Silent {
         since: Timestamp,
     },
 }
 
-/// Since when each agent is not ready. A leader that has just begun learns it from the pods; only the time of a pod
-/// that is not there begins again. By the wall clock, as this is the time that the condition shows.
-#[derive(Debug, Default)]
-pub struct Silences(BTreeMap<NodeName, Timestamp>);
+/// Since when each agent is not ready. What this leader has seen begin is counted by the monotonic clock: a wall clock
+/// that jumps makes no agent silent that has just restarted, and hides none that is silent. A leader that has just begun
+/// learns the time before from the pods; only that of a pod that is not there begins again.
+#[derive(Debug)]
+pub struct Silences {
+    lasting: Steady<NodeName, Answer>,
+    /// By the wall clock: the time that the condition shows.
+    since: BTreeMap<NodeName, Timestamp>,
+}
+
+/// Whether an agent answers, as far as its pods say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Answers,
+    None,
+}
 
 impl Silences {
+    /// An agent is silent after it was not ready for the time `grace`.
+    pub fn new(grace: SignedDuration) -> Self {
+        Self { lasting: Steady::new(grace), since: BTreeMap::new() }
+    }
+
     /// The life of each of these nodes' agents now.
     pub fn observe(
         &mut self,
         nodes: impl IntoIterator<Item = NodeName>,
         pods_of: impl Fn(&NodeName) -> Vec<Arc<AgentPod>>,
-        grace: SignedDuration,
         now: Timestamp,
+        monotonic: SignedDuration,
     ) -> BTreeMap<NodeName, AgentLife> {
-        let before = std::mem::take(&mut self.0);
+        let before = std::mem::take(&mut self.since);
         let mut observe = |node: NodeName| {
             let pods: Vec<PodReady> = pods_of(&node).iter().filter_map(|pod| pod.ready()).collect();
             let ready = pods.iter().filter_map(|pod| match pod {
@@ -55,6 +73,7 @@ impl Silences {
                 PodReady::NotSince(_) => None,
             });
             if let Some(since) = ready.min() {
+                self.lasting.observe(&node, Answer::Answers, SignedDuration::ZERO, monotonic);
                 return (node, AgentLife::Alive { since });
             }
             let not_ready = pods.iter().filter_map(|pod| match pod {
@@ -63,14 +82,16 @@ impl Silences {
             });
             // A pod that replaces another one is new, and the silence is not.
             let since = before.get(&node).copied().unwrap_or_else(|| not_ready.max().unwrap_or(now).min(now));
-            self.0.insert(node.clone(), since);
-            let life = match since.checked_add(grace) {
-                Ok(until) if until > now => AgentLife::NotReady { until },
-                _ => AgentLife::Silent { since },
+            self.since.insert(node.clone(), since);
+            let life = match self.lasting.observe(&node, Answer::None, now.duration_since(since), monotonic) {
+                Lasting::In(left) => AgentLife::NotReady { left },
+                Lasting::Yes(_) => AgentLife::Silent { since },
             };
             (node, life)
         };
-        nodes.into_iter().map(&mut observe).collect()
+        let lives: BTreeMap<NodeName, AgentLife> = nodes.into_iter().map(&mut observe).collect();
+        self.lasting.keep(|node| lives.contains_key(node));
+        lives
     }
 }
 
@@ -165,55 +186,115 @@ mod tests {
         Arc::new(serde_json::from_value(pod).expect("a pod"))
     }
 
+    fn secs(seconds: i64) -> SignedDuration {
+        SignedDuration::from_secs(seconds)
+    }
+
+    fn silences() -> Silences {
+        Silences::new(GRACE)
+    }
+
+    /// The wall clock says `wall` when the leader has run for `ran` seconds.
+    fn life_at(silences: &mut Silences, pods: &[Arc<AgentPod>], wall: i64, ran: i64) -> AgentLife {
+        silences.observe(["n".into()], |_| pods.to_vec(), at(wall), secs(ran))[&NodeName::from("n")]
+    }
+
+    /// The clocks agree.
     fn life(silences: &mut Silences, pods: &[Arc<AgentPod>], now: i64) -> AgentLife {
-        silences.observe(["n".into()], |_| pods.to_vec(), GRACE, at(now))[&NodeName::from("n")]
+        life_at(silences, pods, now, now - 50)
+    }
+
+    fn not_ready(left: i64) -> AgentLife {
+        AgentLife::NotReady { left: secs(left) }
     }
 
     #[test]
     fn an_agent_is_silent_when_its_pod_was_not_ready_for_a_minute_and_alive_as_soon_as_it_is() {
-        let silences = &mut Silences::default();
+        let silences = &mut silences();
         assert_eq!(life(silences, &[pod("True", 50)], 100), AgentLife::Alive { since: at(50) });
-        assert_eq!(life(silences, &[pod("False", 100)], 101), AgentLife::NotReady { until: at(160) });
-        assert_eq!(life(silences, &[pod("False", 100)], 159), AgentLife::NotReady { until: at(160) });
-        assert_eq!(life(silences, &[pod("False", 100)], 160), AgentLife::Silent { since: at(100) });
+        assert_eq!(life(silences, &[pod("False", 100)], 101), not_ready(60), "it is seen a second later");
+        assert_eq!(life(silences, &[pod("False", 100)], 160), not_ready(1));
+        assert_eq!(life(silences, &[pod("False", 100)], 161), AgentLife::Silent { since: at(100) });
         assert_eq!(life(silences, &[pod("True", 170)], 170), AgentLife::Alive { since: at(170) });
-        assert_eq!(life(silences, &[pod("False", 180)], 200), AgentLife::NotReady { until: at(240) });
+        assert_eq!(life(silences, &[pod("False", 180)], 200), not_ready(60));
     }
 
     #[test]
     fn a_new_leader_knows_the_same_time_and_waits_no_other_minute() {
-        assert_eq!(life(&mut Silences::default(), &[pod("False", 100)], 160), AgentLife::Silent { since: at(100) });
-        assert_eq!(life(&mut Silences::default(), &[pod("False", 100)], 130), AgentLife::NotReady { until: at(160) });
+        assert_eq!(life(&mut silences(), &[pod("False", 100)], 160), AgentLife::Silent { since: at(100) });
+        assert_eq!(life(&mut silences(), &[pod("False", 100)], 130), not_ready(30));
     }
 
     #[test]
     fn pods_that_come_and_are_never_ready_are_one_silence() {
-        let silences = &mut Silences::default();
-        assert_eq!(life(silences, &[pod("False", 100)], 100), AgentLife::NotReady { until: at(160) });
+        let seen = &mut silences();
+        assert_eq!(life(seen, &[pod("False", 100)], 100), not_ready(60));
         let never_seen = made(json!(at(155).to_string()), json!([]));
         let never_seen = [never_seen];
-        assert_eq!(life(silences, &never_seen, 160), AgentLife::Silent { since: at(100) });
+        assert_eq!(life(seen, &never_seen, 160), AgentLife::Silent { since: at(100) });
         // A leader that has just begun knows only this pod.
-        assert_eq!(life(&mut Silences::default(), &never_seen, 160), AgentLife::NotReady { until: at(215) });
+        assert_eq!(life(&mut silences(), &never_seen, 160), not_ready(55));
     }
 
     #[test]
     fn a_rolling_restart_is_no_silence_and_neither_is_an_old_pod_beside_the_new_one() {
-        let silences = &mut Silences::default();
-        assert_eq!(life(silences, &[pod("False", 100)], 100), AgentLife::NotReady { until: at(160) });
-        assert_eq!(life(silences, &[], 105), AgentLife::NotReady { until: at(160) }, "the pod is gone");
-        assert_eq!(life(silences, &[pod("False", 110)], 110), AgentLife::NotReady { until: at(160) });
+        let silences = &mut silences();
+        assert_eq!(life(silences, &[pod("False", 100)], 100), not_ready(60));
+        assert_eq!(life(silences, &[], 105), not_ready(55), "the pod is gone");
+        assert_eq!(life(silences, &[pod("False", 110)], 110), not_ready(50));
         let both = [pod("False", 100), pod("True", 130)];
         assert_eq!(life(silences, &both, 131), AgentLife::Alive { since: at(130) });
     }
 
     #[test]
     fn a_node_without_a_pod_is_silent_a_minute_after_it_was_first_seen_so() {
-        let silences = &mut Silences::default();
-        assert_eq!(life(silences, &[], 500), AgentLife::NotReady { until: at(560) });
-        assert_eq!(life(silences, &[], 560), AgentLife::Silent { since: at(500) });
+        let seen = &mut silences();
+        assert_eq!(life(seen, &[], 500), not_ready(60));
+        assert_eq!(life(seen, &[], 560), AgentLife::Silent { since: at(500) });
         // The clock of a node may be ahead.
-        assert_eq!(life(&mut Silences::default(), &[pod("False", 900)], 500), AgentLife::NotReady { until: at(560) });
+        assert_eq!(life(&mut silences(), &[pod("False", 900)], 500), not_ready(60));
+    }
+
+    const HOUR: i64 = 3600;
+
+    #[test]
+    fn a_leader_whose_clock_jumps_calls_no_agent_silent_whose_pod_is_ready_or_was_a_minute_ago() {
+        for jump in [HOUR, -HOUR] {
+            let silences = &mut silences();
+            let clock = 2 * HOUR;
+            assert_eq!(life_at(silences, &[pod("True", 50)], clock, 0), AgentLife::Alive { since: at(50) });
+            assert_eq!(life_at(silences, &[pod("True", 50)], clock + jump + 1, 1), AgentLife::Alive { since: at(50) });
+            // It restarts: the clock of its node has not jumped.
+            let restarts = [pod("False", clock + 2)];
+            assert_eq!(life_at(silences, &restarts, clock + jump + 2, 2), not_ready(60), "{jump}");
+            assert_eq!(life_at(silences, &restarts, clock + jump + 61, 61), not_ready(1), "{jump}");
+            // And jumps back.
+            assert_eq!(life_at(silences, &restarts, clock + 61, 61), not_ready(1), "{jump}");
+            let life = life_at(silences, &restarts, clock + 62, 62);
+            assert_eq!(life, AgentLife::Silent { since: at((clock + 2).min(clock + jump + 2)) }, "{jump}");
+        }
+    }
+
+    #[test]
+    fn an_agent_that_is_not_ready_while_the_clock_jumps_is_silent_after_its_minute_and_stays_so() {
+        for jump in [HOUR, -HOUR] {
+            let silences = &mut silences();
+            let (clock, stopped) = (2 * HOUR, [pod("False", 2 * HOUR)]);
+            assert_eq!(life_at(silences, &stopped, clock, 0), not_ready(60));
+            assert_eq!(life_at(silences, &stopped, clock + jump + 30, 30), not_ready(30), "{jump}");
+            let silent = AgentLife::Silent { since: at(clock) };
+            assert_eq!(life_at(silences, &stopped, clock + jump + 60, 60), silent, "{jump}");
+            assert_eq!(life_at(silences, &stopped, clock + 61, 61), silent, "and back");
+            assert_eq!(life_at(silences, &stopped, clock - HOUR, 62), silent, "{jump}");
+        }
+    }
+
+    #[test]
+    fn a_node_whose_pool_was_deleted_is_not_remembered() {
+        let silences = &mut silences();
+        assert_eq!(life(silences, &[], 500), not_ready(60));
+        assert_eq!(silences.observe([], |_| vec![], at(520), secs(470)), BTreeMap::new());
+        assert_eq!(life(silences, &[], 560), not_ready(60));
     }
 
     fn ready(pool: &DevicePool) -> (String, String, i64) {
@@ -239,16 +320,12 @@ mod tests {
         let why = &HealthReason::AgentSilent;
         assert_eq!(carry_out(&mut pool, alive, why), Some(None), "its beginning is no Event");
         assert_eq!(ready(&pool), ("True".to_owned(), "AgentReady".to_owned(), 50));
-        assert_eq!(carry_out(&mut pool, AgentLife::NotReady { until: at(160) }, why), None);
+        assert_eq!(carry_out(&mut pool, not_ready(60), why), None);
         assert_eq!(carry_out(&mut pool, silent, why), Some(Some("AgentSilent".to_owned())));
         assert_eq!(ready(&pool), ("Unknown".to_owned(), "AgentSilent".to_owned(), 100));
         assert_eq!(carry_out(&mut pool, silent, &HealthReason::NodeNotReady), Some(None), "it is the same silence");
         assert_eq!(ready(&pool), ("Unknown".to_owned(), "NodeNotReady".to_owned(), 100));
-        assert_eq!(
-            carry_out(&mut pool, AgentLife::NotReady { until: at(260) }, why),
-            None,
-            "it is silent until it speaks"
-        );
+        assert_eq!(carry_out(&mut pool, not_ready(60), why), None, "it is silent until it speaks");
         assert_eq!(carry_out(&mut pool, AgentLife::Alive { since: at(300) }, why), Some(Some("AgentBack".to_owned())));
         assert_eq!(ready(&pool), ("True".to_owned(), "AgentReady".to_owned(), 300));
         assert_eq!(pool.status.expect("set").conditions[0], claiming);
@@ -259,7 +336,7 @@ mod tests {
         let why = &HealthReason::AgentSilent;
         let mut new = pool("n", [3, 2, 1]);
         new.status.as_mut().expect("set").conditions.clear();
-        assert_eq!(carry_out(&mut new, AgentLife::NotReady { until: at(60) }, why), Some(None));
+        assert_eq!(carry_out(&mut new, not_ready(60), why), Some(None));
         assert_eq!(ready(&new), ("True".to_owned(), "AgentReady".to_owned(), 7));
         new.spec.cordon = true;
         assert_eq!(carry_out(&mut new, AgentLife::Alive { since: at(9) }, why), Some(None));

@@ -336,6 +336,19 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_begins_with_the_later_one_of_the_first_mark_and_this_loss() {
+        let since = |first: i64, lost: i64| {
+            let [first, lost] = [first, lost].map(|minutes| minutes_ago(minutes).to_string());
+            let marks =
+                json!({"HostPathNotExist": "yes", "FirstMarkTime": first, "localpool.dev/unusable-since": lost});
+            let view = View { persistent: vec![path("v", "x", "Bound", marks)], ..View::default() };
+            marked_volumes(&view, &[], now())[0].lost_since
+        };
+        assert_eq!(since(60, 4), Some(minutes_ago(4)), "the first mark was about something else");
+        assert_eq!(since(4, 60), Some(minutes_ago(4)), "a person has set the first mark forward");
+    }
+
+    #[test]
     fn a_volume_of_a_deleted_node_keeps_its_name() {
         let view = View { persistent: vec![path("v", "x", "Bound", gone_since(5))], ..View::default() };
         let marked = marked_volumes(&view, &[], now());

@@ -2,18 +2,29 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::check::{Needs, check};
+use crate::check::{Needs, Space, check};
+use crate::cluster::HOME;
 use crate::sets_of_three::{RealDisks, members, remove_set, set_of_three};
 
-/// The shortest `recoverAfter` that there is, and a pass before and after it: a controller that
-/// reacts would have begun.
+/// The `recoverAfter` of this cluster, and a pass before and after it: a controller that reacts would have begun.
 const LONGER: Duration = Duration::from_secs(60 + 2 * 30 + 5);
+
+/// A controller whose `recoverAfter` is longer would delete nothing in that time in mode On either.
+async fn would_begin_in_time(space: &Space) {
+    let controller = space.get("Deployment", Some(HOME), "localpool-controller").await.expect("it is installed");
+    let containers = controller["spec"]["template"]["spec"]["containers"].as_array().expect("a list");
+    let arguments: Vec<&Value> = containers.iter().flat_map(|one| one["args"].as_array()).flatten().collect();
+    for argument in ["--reaction-mode=Off", "--reaction-recover-after=1m"] {
+        assert!(arguments.iter().any(|one| **one == argument), "no {argument} among {arguments:?}");
+    }
+}
 
 #[test]
 fn a_disk_dies_under_a_set_of_three_whose_class_and_namespace_ask_and_nothing_is_deleted_while_the_reaction_is_off() {
     check(Needs::Machine, async |space| {
+        would_begin_in_time(space).await;
         let disks = RealDisks::new(space).await;
         set_of_three(space, "real", &["data"], "real", json!({})).await;
         let before = members(space, "real").await;

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::super::live::{EvictionAnswer, PodFacts, PvcFacts};
 use super::super::marked::HomeState;
 use super::super::record::UnreadableRecord;
-use super::super::sample::{live, lost, minutes_ago, pod, view};
+use super::super::sample::{live, lost, minutes_ago, now, pod, view};
 use super::super::tally::NodeTally;
 use super::super::view::PodRef;
 use super::*;
@@ -430,18 +430,30 @@ fn all_lost_claims_of_a_pod_go_before_the_pod_does() {
 }
 
 #[test]
-fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_again() {
-    let unbound = |annotation: &str, mark| {
-        let mut volume = lost("a", 1).with(|volume| {
-            volume.phase = BindingPhase::Available;
-            volume.pvc = None;
-            let annotations = [(annotation.to_owned(), "somebody".to_owned())].into();
-            volume.metadata.annotations = Some(annotations);
-        });
-        volume.backing = Backing::Path("/x".to_owned());
-        volume.losses = [mark].into();
-        volume
+fn a_volume_begins_when_it_was_lost_for_the_interval_and_not_a_second_before() {
+    let lost_for = |seconds| {
+        let lost_since = Some(now() - SignedDuration::from_secs(seconds));
+        deed(&view(vec![MarkedVolume { lost_since, ..lost("a", 1) }]))
     };
+    assert_eq!(lost_for(299), Deed::Explain(Why::Recovering));
+    assert!(matches!(lost_for(300), Deed::Begin(_)), "{:?}", lost_for(300));
+}
+
+/// A local PersistentVolume that nobody has.
+fn unbound(annotation: &str, mark: HealthReason) -> MarkedVolume {
+    let mut volume = lost("a", 1).with(|volume| {
+        volume.phase = BindingPhase::Available;
+        volume.pvc = None;
+        let annotations = [(annotation.to_owned(), "somebody".to_owned())].into();
+        volume.metadata.annotations = Some(annotations);
+    });
+    volume.backing = Backing::Path("/x".to_owned());
+    volume.losses = [mark].into();
+    volume
+}
+
+#[test]
+fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_again() {
     let volume = unbound(PROVISIONED_BY, HealthReason::HostPathNotExist);
     let early = MarkedVolume { lost_since: Some(minutes_ago(4)), ..volume.clone() };
     assert_eq!(deed(&view(vec![early])), Deed::Explain(Why::Recovering));
@@ -463,6 +475,24 @@ fn an_unbound_local_volume_is_deleted_if_it_stays_lost_and_somebody_makes_it_aga
     let mut many = view(many);
     many.live.clear();
     assert_eq!(deeds(&many), vec![Deed::Read; 10], "no more are deleted in a pass");
+}
+
+#[test]
+fn an_unbound_local_volume_is_deleted_for_each_loss_but_not_while_its_node_may_write() {
+    use HealthReason::{HostPathNotExist, NodeGone, NodeNotReady, NotMountPoint};
+    let with = |home, mark, node: Option<&str>| {
+        let volume = MarkedVolume { home, ..unbound(PROVISIONED_BY, mark) };
+        deed(&changed(&volume, |live| live.node = node.map(Uid::from)))
+    };
+    for mark in [HostPathNotExist, NotMountPoint] {
+        assert_eq!(with(HomeState::Ready, mark.clone(), Some("u")), Deed::DeleteVolume, "{mark}");
+        assert_eq!(with(HomeState::Silent, mark.clone(), Some("u")), Deed::Explain(Why::NobodyKnows), "{mark}");
+    }
+    assert_eq!(with(HomeState::Gone, NodeGone, None), Deed::DeleteVolume);
+    assert_eq!(with(HomeState::Gone, NodeGone, Some("new")), Deed::Explain(Why::NodeIsBack), "the watch was late");
+    assert_eq!(with(HomeState::Fenced, NodeNotReady, Some("u")), Deed::DeleteVolume);
+    assert_eq!(with(HomeState::NotReady, NodeNotReady, Some("u")), Deed::Explain(Why::NodeNotFenced));
+    assert_eq!(with(HomeState::Ready, NodeNotReady, Some("u")), Deed::Explain(Why::NodeIsBack));
 }
 
 #[test]
