@@ -9,6 +9,7 @@ mod links;
 mod named_tests;
 mod paths;
 mod plots;
+mod questions;
 mod runbooks;
 mod tables;
 mod verbs;
