@@ -236,6 +236,7 @@ mod tests {
         assert_eq!(words, ["PersistentVolume", "local-pv-1", "NotMountPoint", "Inaccessible", message]);
         update(vec![]);
         let well = "healthy: 0 disks, 0 volumes and 1 local PersistentVolume of other provisioners\n";
-        assert_eq!(printed(Format::Table), well);
+        let text = printed(Format::Table);
+        assert!(text.starts_with(well), "{text}");
     }
 }

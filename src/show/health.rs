@@ -1,5 +1,5 @@
 //! `localpool health`: what is wrong with the disks and volumes of this node, and with local PersistentVolumes of other
-//! provisioners, since when, and what to do; and which disks take no new volumes.
+//! provisioners, since when, and what to do; which disks take no new volumes, and what is still to be erased.
 //!
 //! Takes in conditions, gives out text. Pure: prints nothing.
 
@@ -56,6 +56,10 @@ struct ErasureRow {
     seconds: Option<u64>,
 }
 
+/// Whoever asks how long erasing still takes gets an answer also where nothing is left. Of a disk that cannot be used
+/// nobody knows.
+const NOTHING_TO_ERASE: &str = "no disk that can be used has deleted volumes that are still to be erased\n";
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HealthList {
@@ -74,7 +78,7 @@ struct HealthList {
     erasing: Vec<ErasureRow>,
 }
 
-/// All findings, those of disks first, then all cordoned disks, with a final line end. `paths` are those of local
+/// All findings, those of disks first, then all cordoned disks, then what is still to be erased, with a final line end. `paths` are those of local
 /// PersistentVolumes of other provisioners; `None`: there was no checkup yet.
 pub fn render(
     disks: &[(DiskView, Condition)],
@@ -203,6 +207,9 @@ fn text(list: &HealthList) -> String {
             _ => text.push_str("; how fast is not known yet\n"),
         }
     }
+    if erasing.is_empty() {
+        text.push_str(NOTHING_TO_ERASE);
+    }
     text
 }
 
@@ -239,13 +246,14 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let head = "disk gpt-1 (/dev/sda\\u{1b}): DiskMissing, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    disk gpt-1 is not there"]);
-        assert!(lines[2].contains("localpool disk give-up") && lines.len() == 3, "{text}");
+        assert!(lines[2].contains("localpool disk give-up") && lines.len() == 4, "{text}");
+        assert_eq!(format!("{}\n", lines[3]), NOTHING_TO_ERASE);
         let json = render(&sick, &[], Some(&[]), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((value["disks"].as_u64(), value["unhealthy"][0]["reason"].as_str()), (Some(1), Some("DiskMissing")));
         let healthy =
             render(&[(disk(), Condition::default())], &[], Some(&[]), Format::Wide).expect("it can be written");
-        assert_eq!(healthy, "healthy: 1 disk and 0 volumes\n");
+        assert_eq!(healthy, format!("healthy: 1 disk and 0 volumes\n{NOTHING_TO_ERASE}"));
     }
 
     #[test]
@@ -257,18 +265,20 @@ mod tests {
             render(&disks, &[], board.paths().as_deref(), format).expect("it can be written")
         };
         let has_not = "not all is known yet: the agent has just started, and has not looked yet\n";
-        assert_eq!(printed(Format::Table), has_not);
+        assert_eq!(printed(Format::Table), format!("{has_not}{NOTHING_TO_ERASE}"));
         let look = |answers: &[AnswerOf]| {
             let answered_disks = [(view.id.clone(), answers.iter().copied().collect())].into();
             let result = CheckupResult { answered_disks, ..CheckupResult::default() };
             board.update(result, jiff::Timestamp::UNIX_EPOCH, Duration::ZERO);
         };
         look(&[AnswerOf::Kernel]);
-        assert_eq!(printed(Format::Table), "not all is known yet: 1 of 1 disk did not answer this agent yet\n");
+        let owes = "not all is known yet: 1 of 1 disk did not answer this agent yet\n";
+        assert_eq!(printed(Format::Table), format!("{owes}{NOTHING_TO_ERASE}"));
         let value: serde_json::Value = serde_json::from_str(&printed(Format::Json)).expect("JSON");
         assert_eq!((&value["checked"], &value["unanswered"]), (&true.into(), &1.into()));
         look(&[AnswerOf::Kernel, AnswerOf::Questions]);
-        assert_eq!(printed(Format::Table), "healthy: 1 disk and 0 volumes\n", "one without a report has answered too");
+        let healthy = format!("healthy: 1 disk and 0 volumes\n{NOTHING_TO_ERASE}");
+        assert_eq!(printed(Format::Table), healthy, "one without a report has answered too");
     }
 
     #[test]
@@ -291,10 +301,11 @@ mod tests {
             let volumes = [(volume.clone(), condition)];
             render(&[], &volumes, Some(&[]), format).expect("it can be written")
         };
-        assert_eq!(printed(Condition::default(), Format::Table), "healthy: 0 disks and 1 volume\n");
+        let healthy = format!("healthy: 0 disks and 1 volume\n{NOTHING_TO_ERASE}");
+        assert_eq!(printed(Condition::default(), Format::Table), healthy);
         let unknown = || Condition::default().unheard();
         let text = "not all is known yet: where 1 volume had been mounted when this agent began\n";
-        assert_eq!(printed(unknown(), Format::Table), text);
+        assert_eq!(printed(unknown(), Format::Table), format!("{text}{NOTHING_TO_ERASE}"));
         let value: serde_json::Value = serde_json::from_str(&printed(unknown(), Format::Json)).expect("JSON");
         assert_eq!(value["mountsUnknown"], 1);
     }
@@ -324,7 +335,7 @@ mod tests {
         let cordoned = [(DiskView { cordon: Some(Cordon::Chosen), ..disk() }, Condition::default())];
         let text = render(&cordoned, &[], Some(&[]), Format::Table).expect("it can be written");
         let message = "disk gpt-1 (/dev/sda\\u{1b}): it takes no new volumes: a person has cordoned it\n";
-        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{message}"));
+        assert_eq!(text, format!("healthy: 1 disk and 0 volumes\n{message}{NOTHING_TO_ERASE}"));
         let json = render(&cordoned, &[], Some(&[]), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((&value["cordoned"][0]["id"], &value["cordoned"][0]["by"]), (&"gpt-1".into(), &"person".into()));
@@ -347,7 +358,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let head = "PersistentVolume lost (/mnt/lost\\n): NotMountPoint, Inaccessible, since 2026-11-26T04:00:00Z";
         assert_eq!(lines[..2], [head, "    nothing is mounted there any more"]);
-        assert!(lines[2].contains("Stop its pods") && lines.len() == 6, "{text}");
+        assert!(lines[2].contains("Stop its pods") && lines.len() == 7, "{text}");
         assert!(lines[3].starts_with("PersistentVolume full (/mnt/full\\n): MisMatchedVolSize, Degraded, "), "{text}");
         let json = render(&disks, &[], Some(&paths), Format::Json).expect("it can be written");
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -357,6 +368,7 @@ mod tests {
         assert_eq!(row(0), ["PersistentVolume", "lost", "/mnt/lost\n", "NotMountPoint", "Inaccessible"]);
         assert_eq!(row(1), ["PersistentVolume", "full", "/mnt/full\n", "MisMatchedVolSize", "Degraded"]);
         let well = render(&disks, &[], Some(&paths[..1]), Format::Table).expect("it can be written");
-        assert_eq!(well, "healthy: 1 disk, 0 volumes and 1 local PersistentVolume of other provisioners\n");
+        let healthy = "healthy: 1 disk, 0 volumes and 1 local PersistentVolume of other provisioners\n";
+        assert_eq!(well, format!("{healthy}{NOTHING_TO_ERASE}"));
     }
 }

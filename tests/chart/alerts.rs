@@ -55,6 +55,9 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
     wrong.extend(parts.iter().filter(|(_, body)| body.trim().is_empty()).map(|(head, _)| format!("{page}: {head}")));
     let part = parts.iter().find(|(head, _)| *head == "Look at").map_or("", |(_, body)| *body);
     wrong.extend(wrong_in_part(part).into_iter().map(|what| format!("{page}: {what}")));
+    for (head, body) in parts.iter().filter(|(head, _)| ["Do", "Undo"].contains(head)) {
+        wrong.extend(unshown(body).into_iter().map(|command| format!("{page}, {head}: no output of {command}")));
+    }
     let links = Regex::new(r"\]\(([^)#]+)(?:#([^)]*))?\)").unwrap();
     for link in links.captures_iter(text) {
         let there = std::fs::read_to_string(runbooks().join(&link[1])).unwrap_or_default();
@@ -70,23 +73,54 @@ fn wrong_in(page: &str, text: &str) -> Vec<String> {
     wrong
 }
 
+/// The blocks of a part: its language, what is in it, and the words up to the next one.
+fn blocks(part: &str) -> Vec<(&str, &str, &str)> {
+    let mut pieces = part.split("```").skip(1);
+    let mut blocks = Vec::new();
+    while let Some((language, block)) = pieces.next().and_then(|block| block.split_once('\n')) {
+        blocks.push((language, block, pieces.next().unwrap_or_default()));
+    }
+    blocks
+}
+
+/// The commands of a part below which is not what they print.
+fn unshown(part: &str) -> Vec<&str> {
+    let blocks = blocks(part);
+    let below = blocks.iter().skip(1).map(Some).chain([None]);
+    let is_shown = |next: Option<&(&str, &str, &str)>| {
+        next.is_some_and(|(language, block, _)| *language == "text" && !block.trim().is_empty())
+    };
+    let commands = blocks.iter().zip(below).filter(|((language, ..), _)| *language == "sh");
+    commands.filter(|(_, next)| !is_shown(*next)).map(|((_, command, _), _)| command.trim_end()).collect()
+}
+
+/// Whether a command picks what is wrong: then there may be nothing, and the page says what that means.
+fn may_print_nothing(command: &str) -> bool {
+    ["select(", "--field-selector reason="].iter().any(|picks| command.contains(picks))
+}
+
 /// The cluster tier types each command of the part "Look at" (tests/cluster/together/runbooks.rs). So each has its
 /// output below it, and none of them changes anything.
 fn wrong_in_part(part: &str) -> Vec<String> {
-    let blocks: Vec<_> = part.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
+    let blocks = blocks(part);
     let (mut wrong, read_only, pipes) = (Vec::new(), Regex::new(READ_ONLY).unwrap(), Regex::new(PIPES).unwrap());
     let quoted = Regex::new("'[^']*'").unwrap();
     if blocks.is_empty() {
         wrong.push("no command to look with".to_owned());
     }
     for pair in blocks.chunks(2) {
-        let [("sh", command), ("text", shown)] = pair else {
+        let [("sh", command, _), ("text", shown, words)] = pair else {
             wrong.push(format!("not one command and what it prints: {pair:?}"));
             continue;
         };
         let command = command.trim_end();
         if shown.trim().is_empty() {
             wrong.push(format!("nothing is printed by {command}"));
+        }
+        if may_print_nothing(command)
+            && !["It prints nothing if ", "It prints only "].iter().any(|say| words.contains(say))
+        {
+            wrong.push(format!("not what it means if nothing is printed by {command}"));
         }
         let (names, last) = command.rsplit_once('\n').unwrap_or(("", command));
         let are_names = names.lines().all(|line| line.split_once('=').is_some_and(|(name, _)| name == "POD"));

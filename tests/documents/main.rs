@@ -11,6 +11,8 @@ mod links;
 mod named_tests;
 mod paths;
 mod plots;
+mod questions;
+mod runbooks;
 mod tables;
 mod verbs;
 mod workflows;

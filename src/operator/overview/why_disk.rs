@@ -13,8 +13,8 @@ use super::disks::ClusterDisk;
 use super::volumes::{ClusterVolume, PodsOfPvc, WantedVolumes, volumes};
 use super::why_pvc::AnswerStep;
 use crate::api::crd::{
-    DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, LocalVolumeDiscoveryResult, OrderState, PoolVolume,
-    SetOffer,
+    DevicePool, DiskOrder, DiskOrderStatus, DiskState, DiskStatus, HealthEntry, LocalVolumeDiscoveryResult, OrderState,
+    PoolVolume, SetOffer,
 };
 use crate::api::quantity;
 use crate::device::NodeName;
@@ -114,7 +114,7 @@ fn of_pool(case: &DiskCase, pool: &DevicePool, disk: &DiskStatus) -> DiskAnswer 
     let since = shown.since.as_ref().map_or_else(String::new, |since| format!(", since {since}"));
     steps.push(AnswerStep::new("state", state + &since));
     for entry in &disk.health {
-        steps.push(AnswerStep::new("health", format!("{}, {}: {}", entry.reason, entry.severity, entry.message)));
+        steps.push(AnswerStep::new("health", health_text(entry)));
     }
     let order = orders(pool, disk).next();
     steps.extend(
@@ -137,6 +137,13 @@ fn disk_text(disk: &DiskStatus, node: &NodeName) -> String {
     let (size, free) = (quantity::short(unsigned(disk.size)), quantity::short(unsigned(disk.free)));
     let DiskStatus { id, path, layout, set, volumes, .. } = disk;
     format!("{id} ({path}{model}) of node {node}, set {set}, {layout}: {size}, {free} free, {volumes} volumes")
+}
+
+/// What is wrong, and since when.
+fn health_text(entry: &HealthEntry) -> String {
+    let HealthEntry { reason, severity, message, since, confirmed_by: _ } = entry;
+    let since = since.as_ref().map_or_else(String::new, |since| format!(", since {}", since.0));
+    format!("{reason}, {severity}{since}: {message}")
 }
 
 fn volume_text(volume: &ClusterVolume) -> String {
@@ -389,7 +396,10 @@ mod tests {
         ends(&case(json!({"state": "NotReady", "message": "two copies"})), "two copies", "docs/troubleshooting.md");
         let cordoned = case(json!({"cordon": "a person has cordoned it"}));
         ends(&cordoned, "a person has cordoned it", "kubectl localpool disk uncordon gpt-1");
-        let sick = json!([{"reason": "DiskFailing", "severity": "Degraded", "message": "it fails"}]);
+        let sick = json!([{"reason": "DiskFailing", "severity": "Degraded", "message": "it fails",
+                           "since": "2026-11-26T04:00:00Z"}]);
+        let text = explain(&case(json!({"health": sick}))).expect("known").to_string();
+        assert!(text.contains("DiskFailing, Degraded, since 2026-11-26T04:00:00Z: it fails"), "{text}");
         let action = HealthReason::from("DiskFailing".to_owned()).row().expect("known").action;
         ends(&case(json!({"cordon": "it fails", "health": sick})), "it takes no new volumes: it fails", action);
         ends(&case(json!({"health": sick})), "it takes new volumes, and DiskFailing: it fails", action);

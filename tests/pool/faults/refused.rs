@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::device::label::{ErasePolicy, Layout};
+use localpool::health::Condition;
 use localpool::host::fake::{FakeHost, Fate, Fault};
 use localpool::host::{Extent, FsKind, Geometry};
 use localpool::pool::{PoolError, Standing, WantedUsage};
+use localpool::show::{devices::Format, health};
 
 use crate::node::{BLOCK, MIB, Node, carved, geometry, id, request, rule, standing, start};
 
@@ -138,10 +140,20 @@ fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
     assert!(node.pool.work_until_idle().is_err());
     let free = |node: &Node| node.pool.labelled_disks()[0].lock().content().free().total();
     assert_eq!(free(&node), 53 * MIB, "what is not erased is not free");
+    let said = health_of(&node);
+    assert!(said.contains("8.0 MiB of deleted volumes are still to be erased"), "{said}");
     disk.clear_faults();
     node.passes().expect("a pass");
     node.pool.work_until_idle().expect("erased");
     assert_eq!(free(&node), 61 * MIB);
+    let said = health_of(&node);
+    assert!(said.contains("no disk that can be used has deleted volumes that are still to be erased"), "{said}");
+}
+
+/// What `localpool health` says of the disks.
+fn health_of(node: &Node) -> String {
+    let disks: Vec<_> = node.pool.disk_views().into_iter().map(|view| (view, Condition::default())).collect();
+    health::render(&disks, &[], Some(&[]), Format::Table).expect("a text")
 }
 
 #[test]
