@@ -57,7 +57,7 @@ pub(super) struct SetupFacts<'a> {
 }
 
 pub(super) fn status(facts: &SetupFacts<'_>) -> NodeDiskSetupStatus {
-    let SetupFacts { setup: ReadSetup { object, reading }, name, set, counts, unwritten, .. } = facts;
+    let SetupFacts { setup: ReadSetup { object, reading, nodes: _ }, name, set, counts, unwritten, .. } = facts;
     let SetupCounts { nodes, volumes, waiting, .. } = counts;
     let before = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
     let generation = object.metadata.generation;

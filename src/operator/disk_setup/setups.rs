@@ -50,7 +50,7 @@ impl Setups {
 
     /// All valid ones that select a node, the oldest first.
     pub fn selecting(&self, node: &Node) -> impl Iterator<Item = NodeSetup<'_>> {
-        self.0.iter().enumerate().filter_map(move |(place, ReadSetup { object, reading })| {
+        self.0.iter().enumerate().filter_map(move |(place, ReadSetup { object, reading, nodes: _ })| {
             let setup = reading.as_ref().ok().filter(|setup| setup.selects(node))?;
             Some(NodeSetup { place, setup, since: created(object) })
         })
