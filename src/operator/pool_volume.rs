@@ -319,12 +319,10 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
         VolumeMode::Block => Some(VolumeUsage::Block),
         VolumeMode::Filesystem => filesystem(object).and_then(|text| text.parse().ok()).map(VolumeUsage::Mount),
     };
+    let found = unhealthy(status);
     let condition = match node {
-        NodeObject::Exists => unhealthy(status),
-        NodeObject::Deleted => {
-            let message = format!("node {} does not exist any more", object.spec.node);
-            Finding::new(HealthReason::NodeGone, message).into()
-        }
+        NodeObject::Exists => found,
+        NodeObject::Deleted => beside_node_gone(found, object),
     };
     Some(Volume {
         id: object.name_any().parse().ok()?,
@@ -335,6 +333,24 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
         found: false,
         condition,
     })
+}
+
+/// What its status says, and that its node is gone. The leader may not have written that yet.
+fn beside_node_gone(found: Condition, object: &PoolVolume) -> Condition {
+    if found.findings().iter().any(|finding| finding.reason == HealthReason::NodeGone) {
+        return found;
+    }
+    let gone = Finding::new(HealthReason::NodeGone, node_gone_message(object));
+    Condition::of(found.findings().iter().cloned().chain([gone]).collect())
+}
+
+/// What every face says of a volume whose Node object was deleted.
+pub fn node_gone_message(object: &PoolVolume) -> String {
+    format!(
+        "node {} does not exist any more; its disk may still hold the data. Bring the node back, or give the volume up: order \
+         Abandon in spec.order, or run `localpool volume abandon` in the controller's pod",
+        object.spec.node
+    )
 }
 
 /// What is wrong with a volume. An agent of an earlier version writes the worst of it only, as a condition.

@@ -9,6 +9,7 @@ mod agent;
 mod benchmarks;
 mod conflict;
 mod cordons;
+mod csi_health;
 mod discovery;
 mod discovery_result;
 mod disk_events;

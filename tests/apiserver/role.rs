@@ -33,7 +33,7 @@ pub struct Controller {
     port: u16,
     /// Of its status page.
     page: u16,
-    socket: PathBuf,
+    pub socket: PathBuf,
     /// Where the resizer connects.
     resizer: PathBuf,
     token: PathBuf,

@@ -29,6 +29,10 @@ pub struct AgentPod {
 
 impl AgentPod {
     pub async fn of(client: &Client, space: &str, node: &str) -> Self {
+        Self::labelled(client, space, node, json!({"app": AGENT_LABEL})).await
+    }
+
+    pub async fn labelled(client: &Client, space: &str, node: &str, labels: Value) -> Self {
         let (api, name) = (Api::namespaced(client.clone(), space), unique("agent"));
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), space);
@@ -36,7 +40,7 @@ impl AgentPod {
         let _ = accounts.create(&PostParams::default(), &serde_json::from_value(account).expect("ours")).await;
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": space, "labels": {"app": AGENT_LABEL}},
+            "metadata": {"name": name, "namespace": space, "labels": labels},
             "spec": {"nodeName": node, "automountServiceAccountToken": false,
                      "containers": [{"name": "localpool", "image": "localpool"}]},
         });

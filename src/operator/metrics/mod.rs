@@ -11,7 +11,7 @@ use crate::operator::api_server::error::{OperatorError, error_message};
 use crate::operator::bytes::signed;
 use crate::operator::metrics::reaction::ReactionMetrics;
 use crate::operator::pool::agent_life::silence;
-use crate::operator::pool_volume::{self, phase};
+use crate::operator::pool_volume::{self, NODE_GONE, NodeObject, phase};
 use crate::operator::stores::Stores;
 
 const PHASES: [(Phase, &str); 7] = [
@@ -141,10 +141,15 @@ impl Metrics {
         self.silent.set(signed(stores.pools.all().iter().filter(|pool| is_silent(pool)).count()));
         self.abnormal.reset();
         for object in &all {
-            let volume = pool_volume::volume(object, pool_volume::NodeObject::of(stores.nodes.get(&object.spec.node)));
-            if let Some(condition) = volume.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
-                self.abnormal.with_label_values(&[condition.word()]).inc();
-            }
+            let node = NodeObject::of(stores.nodes.get(&object.spec.node));
+            let Some(volume) = pool_volume::volume(object, node) else { continue };
+            // A volume without a node has an alert of its own, whatever else was found of it before.
+            let word = match node {
+                NodeObject::Deleted => NODE_GONE,
+                NodeObject::Exists if volume.condition.is_healthy() => continue,
+                NodeObject::Exists => volume.condition.word(),
+            };
+            self.abnormal.with_label_values(&[word]).inc();
         }
         self.deleted_sets.reset();
         for set in stores.sets.all() {

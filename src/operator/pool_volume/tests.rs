@@ -145,7 +145,9 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
         vec![status_condition(HEALTHY, "False", "DiskMissing", "unplugged")];
     let condition = |node| volume(&object, node).expect("Ready").condition;
     assert_eq!(condition(NodeObject::Exists), Finding::new(HealthReason::DiskMissing, "unplugged").into());
-    assert_eq!(condition(NodeObject::Deleted).word(), NODE_GONE);
+    let gone = |object: &PoolVolume| Finding::new(HealthReason::NodeGone, node_gone_message(object));
+    let both = vec![gone(&object), Finding::new(HealthReason::DiskMissing, "unplugged")];
+    assert_eq!(condition(NodeObject::Deleted), Condition::of(both), "the leader has not written it yet");
     let entry = |reason: &str, message: &str| HealthEntry {
         reason: reason.to_owned(),
         severity: "Degraded".to_owned(),
@@ -157,4 +159,9 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
     object.status.as_mut().expect("set").health = list;
     let condition = volume(&object, NodeObject::Exists).expect("Ready").condition;
     assert_eq!(condition.message(), "unplugged; 71 °C", "all that a later agent says is wrong");
+
+    let message = node_gone_message(&object);
+    object.status.as_mut().expect("set").health.push(entry(NODE_GONE, &message));
+    let condition = volume(&object, NodeObject::Deleted).expect("Ready").condition;
+    assert_eq!(condition.message(), format!("unplugged; {message}; 71 °C"), "what the leader has written is said once");
 }

@@ -8,7 +8,9 @@ use crate::api::crd::{HealthEntry, PoolVolume, PoolVolumeStatus};
 use crate::device::NodeName;
 use crate::health::HealthReason;
 use crate::operator::event::EventNote;
-use crate::operator::pool_volume::{AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, NodeObject, never_accepted};
+use crate::operator::pool_volume::{
+    AGENT_SILENT, CONFLICT, HEALTHY, NODE_GONE, NodeObject, never_accepted, node_gone_message,
+};
 use crate::operator::status::condition::condition;
 use crate::operator::volume::volume_health::{found, healths, is_by_controller, state};
 
@@ -84,12 +86,7 @@ fn compared(condition: &Condition) -> (&str, &str, &str) {
 }
 
 fn node_gone(volume: &PoolVolume, before: &[Condition]) -> Condition {
-    let node = &volume.spec.node;
-    let message = format!(
-        "node {node} does not exist any more; its disk may still hold the data. Bring the node back, or give the volume \
-         up: order Abandon in spec.order, or run `localpool volume abandon` in the controller's pod"
-    );
-    condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation)
+    condition(before, NODE_GONE, true, "NodeDeleted", node_gone_message(volume), volume.metadata.generation)
 }
 
 fn agent_silent(volume: &PoolVolume, ready: &Condition) -> Condition {

@@ -205,7 +205,10 @@ fn mapped(begins: &'static str, shows: &'static str, reasons: [&'static [&'stati
 }
 
 fn warnings() -> Group {
-    let of = |usage| failure(NVME, usage, ["", ""], &["DiskReadOnly", "DiskSpareLow"]);
+    // A temperature comes and goes, so it is held.
+    let held: &[_] = &["DiskTemperature"];
+    let reasons = &["DiskReadOnly", "DiskFailing", "DiskSpareLow", "DiskTemperature"];
+    let of = |usage| Failure { held, ..failure(NVME, usage, ["", ""], reasons) };
     let [ext4, xfs, btrfs] = FILESYSTEMS.map(of);
     let [begins, ends] = [Act { script: ANNOUNCE, deed: warn }, Act { script: "", deed: warn_no_more }];
     Group {
@@ -273,9 +276,10 @@ const ANNOUNCE: &str = r#"
         defined $answer && $answer == 0 or die "$answer: $!"' $C
 "#;
 
-/// Bits of the critical warning in NVMe's SMART log: the spare space is low, the media are read-only.
+/// Bits 0 to 3 of the critical warning in NVMe's SMART log: the spare space is low, the temperature is beyond its limits,
+/// media errors degrade the reliability, the media are read-only.
 fn warn(bench: &mut Bench) {
-    bench.guest.set(NVME, "smart_critical_warning", 0b1001);
+    bench.guest.set(NVME, "smart_critical_warning", 0b1111);
 }
 
 fn warn_no_more(bench: &mut Bench) {
