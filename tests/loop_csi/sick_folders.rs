@@ -1,0 +1,74 @@
+//! What happens to volumes that are folders of one filesystem, past the driver: what befalls a mount is in the health of
+//! one of them, and what befalls the filesystem in that of all.
+
+use std::fs;
+use std::path::PathBuf;
+
+use localpool_testing::{run, text};
+
+use crate::client::{Client, Made, mount};
+use crate::directories::{begin, paths, published};
+use crate::driver::Driver;
+use crate::health::{await_reasons, cover};
+use crate::lab::Lab;
+
+/// Two volumes of one filesystem, in use.
+struct Folders {
+    _driver: Driver,
+    client: Client,
+    one: Made,
+    two: Made,
+    of_one: PathBuf,
+    of_two: PathBuf,
+}
+
+impl Folders {
+    async fn of(lab: &Lab, (driver, mut client): (Driver, Client)) -> Self {
+        let (one, two) = (published(lab, &mut client, "one").await, published(lab, &mut client, "two").await);
+        let [of_one, of_two] = ["one", "two"].map(|name| paths(lab, name).1);
+        let mut folders = Self { _driver: driver, client, one, two, of_one, of_two };
+        folders.are(&[], &[]).await;
+        folders
+    }
+
+    async fn are(&mut self, one: &[&str], two: &[&str]) {
+        await_reasons(&mut self.client, &self.one.id, one).await;
+        await_reasons(&mut self.client, &self.two.id, two).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_what_somebody_does_to_the_mount_of_a_folder_is_in_its_health_alone() {
+    let lab = crate::lab!();
+    let mut folders = Folders::of(&lab, begin(&lab).await).await;
+    let (one, two) = (folders.of_one.clone(), folders.of_two.clone());
+    let staging = paths(&lab, "one").0;
+
+    run("umount", &[text(&one)]);
+    folders.are(&["NotMountPoint"], &[]).await;
+    folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
+    folders.are(&[], &[]).await;
+
+    cover(&one);
+    folders.are(&["WrongDevice"], &[]).await;
+    run("umount", &[text(&one)]);
+    folders.are(&[], &[]).await;
+
+    // Another folder of the same filesystem, above the right one and in its place.
+    fs::write(two.join("file"), "of two").unwrap();
+    run("mount", &["--bind", text(&two), text(&one)]);
+    let entries = await_reasons(&mut folders.client, &folders.one.id, &["WrongDevice"]).await;
+    assert!(entries[0].message.contains("another mount covers the volume at"), "{entries:?}");
+    let stats = folders.client.stats(&folders.one.id, &one).await.unwrap();
+    assert!(stats.usage.iter().all(|line| line.used == 0), "the other one was measured: {stats:?}");
+    run("umount", &[text(&one)]);
+    folders.are(&[], &[]).await;
+    run("umount", &[text(&one)]);
+    run("mount", &["--bind", text(&two), text(&one)]);
+    let entries = await_reasons(&mut folders.client, &folders.one.id, &["WrongDevice"]).await;
+    assert!(entries[0].message.contains("what is mounted is not the present device"), "{entries:?}");
+    run("umount", &[text(&one)]);
+    folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
+    folders.are(&[], &[]).await;
+    assert_eq!(fs::read_dir(&one).unwrap().count(), 0, "and nothing of the other one is there");
+}
