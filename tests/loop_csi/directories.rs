@@ -31,7 +31,7 @@ pub async fn published(lab: &Lab, client: &mut Client, name: &str) -> Made {
     made
 }
 
-async fn taken_down(lab: &Lab, client: &mut Client, name: &str, made: &Made) {
+pub async fn taken_down(lab: &Lab, client: &mut Client, name: &str, made: &Made) {
     let (staging, target) = paths(lab, name);
     client.unpublish(&made.id, &target).await.unwrap();
     client.unstage(&made.id, &staging).await.unwrap();

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use localpool_testing::{run, text};
+use localpool_testing::{found_async, run, text};
 
 use crate::client::{Client, Made, mount};
-use crate::directories::{begin, paths, published};
-use crate::driver::Driver;
+use crate::directories::{begin, paths, published, taken_down};
+use crate::driver::{Driver, SOON};
 use crate::health::{await_reasons, cover};
 use crate::lab::Lab;
 
@@ -20,13 +21,16 @@ struct Folders {
     two: Made,
     of_one: PathBuf,
     of_two: PathBuf,
+    event: PathBuf,
 }
 
 impl Folders {
     async fn of(lab: &Lab, (driver, mut client): (Driver, Client)) -> Self {
         let (one, two) = (published(lab, &mut client, "one").await, published(lab, &mut client, "two").await);
         let [of_one, of_two] = ["one", "two"].map(|name| paths(lab, name).1);
-        let mut folders = Self { _driver: driver, client, one, two, of_one, of_two };
+        let event = lab.path("event");
+        fs::create_dir(&event).unwrap();
+        let mut folders = Self { _driver: driver, client, one, two, of_one, of_two, event };
         folders.are(&[], &[]).await;
         folders
     }
@@ -34,6 +38,13 @@ impl Folders {
     async fn are(&mut self, one: &[&str], two: &[&str]) {
         await_reasons(&mut self.client, &self.one.id, one).await;
         await_reasons(&mut self.client, &self.two.id, two).await;
+    }
+
+    /// The same of what no event reports: a change of another mount makes a checkup due.
+    async fn are_at_next_event(&mut self, one: &[&str], two: &[&str]) {
+        cover(&self.event);
+        self.are(one, two).await;
+        run("umount", &[text(&self.event)]);
     }
 }
 
@@ -71,4 +82,33 @@ async fn loop_what_somebody_does_to_the_mount_of_a_folder_is_in_its_health_alone
     folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
     folders.are(&[], &[]).await;
     assert_eq!(fs::read_dir(&one).unwrap().count(), 0, "and nothing of the other one is there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_filesystem_that_turns_read_only_or_shuts_down_is_in_the_health_of_all_its_folders_until_it_is_well() {
+    let lab = crate::lab!();
+    let mut folders = Folders::of(&lab, begin(&lab).await).await;
+    let (one, staging) = (folders.of_one.clone(), paths(&lab, "one").0);
+    fs::write(one.join("file"), "kept").unwrap();
+    run("sync", &["-f", text(&one)]);
+    run("mount", &["-o", "remount,ro", text(&staging)]);
+    folders.are(&["FilesystemReadOnly"], &["FilesystemReadOnly"]).await;
+    run("mount", &["-o", "remount,rw", text(&staging)]);
+    folders.are(&[], &[]).await;
+
+    run("xfs_io", &["-x", "-c", "shutdown", text(&one)]);
+    folders.are_at_next_event(&["FilesystemShutDown"], &["FilesystemShutDown"]).await;
+
+    // docs/health.md, "Mount a volume again".
+    for (name, made) in [("one", folders.one.clone()), ("two", folders.two.clone())] {
+        taken_down(&lab, &mut folders.client, name, &made).await;
+    }
+    folders.are(&[], &[]).await;
+    // kubelet calls again and again.
+    let mut client = folders.client.clone();
+    let stage = async || client.stage(&folders.one.id, &staging, &mount("xfs")).await;
+    found_async(SOON, Duration::from_millis(200), stage).await.unwrap();
+    folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
+    folders.are(&[], &[]).await;
+    assert_eq!(fs::read_to_string(one.join("file")).unwrap(), "kept");
 }
