@@ -38,7 +38,7 @@ pub async fn taken_down(lab: &Lab, client: &mut Client, name: &str, made: &Made)
 }
 
 /// The pool's own mount of the filesystem.
-fn pool_mount(lab: &Lab) -> Option<PathBuf> {
+pub fn pool_mount(lab: &Lab) -> Option<PathBuf> {
     let below = lab.path("driver.state").join("filesystems");
     mount_table().iter().find(|mount| mount.target.starts_with(&below)).map(|mount| mount.target.clone())
 }

@@ -1,14 +1,14 @@
 //! What happens to volumes that are folders of one filesystem, past the driver: what befalls a mount is in the health of
 //! one of them, and what befalls the filesystem in that of all.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use localpool_testing::{found_async, run, text};
 
 use crate::client::{Client, Made, mount};
-use crate::directories::{begin, paths, published, taken_down};
+use crate::directories::{begin, paths, pool_mount, published, taken_down};
 use crate::driver::{Driver, SOON};
 use crate::health::{await_reasons, cover};
 use crate::lab::Lab;
@@ -111,4 +111,22 @@ async fn loop_a_filesystem_that_turns_read_only_or_shuts_down_is_in_the_health_o
     folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
     folders.are(&[], &[]).await;
     assert_eq!(fs::read_to_string(one.join("file")).unwrap(), "kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_filesystem_without_a_free_inode_is_in_the_health_of_all_its_folders() {
+    let lab = crate::lab!();
+    let (driver, _) = begin(&lab).await;
+    let at = pool_mount(&lab).expect("mounted");
+    // Of its space inodes may take 1 %. Just how many these are, in whole chunks, the kernel works out when it mounts it.
+    run("xfs_growfs", &["-m", "1", text(&at)]);
+    let start = driver.start.clone();
+    driver.stop();
+    run("umount", &[text(&at)]);
+    let mut folders = Folders::of(&lab, start.ready().await).await;
+    let made = (0..).take_while(|n| File::create(folders.of_two.join(format!("{n}"))).is_ok()).count();
+    assert!((1000..100_000).contains(&made), "{made} files");
+    folders.are_at_next_event(&["InodesExhausted"], &["InodesExhausted"]).await;
+    let entries = await_reasons(&mut folders.client, &folders.one.id, &["InodesExhausted"]).await;
+    assert!(entries[0].message.contains("shares with others"), "{entries:?}");
 }

@@ -98,6 +98,13 @@ impl Folders {
         }
     }
 
+    /// The same of how full it is.
+    fn set_usage(&self, usage: FsUsage) {
+        for target in [A, B] {
+            self.node.host.mounts.set_usage(target.as_ref(), usage);
+        }
+    }
+
     /// What the next checkup finds of the two.
     fn are(&mut self, a: &str, b: &str) {
         self.node.checkup();
@@ -209,5 +216,39 @@ fn a_mount_that_nobody_told_of_is_looked_at_whatever_part_of_the_folder_it_is_of
         folders.node.host.set_filesystem_state("/part".as_ref(), FilesystemState::default());
         folders.mount_other("/part");
         folders.are("WrongDevice", "");
+    });
+}
+
+#[test]
+fn a_filesystem_without_a_free_inode_is_a_reason_of_all_folders_of_it_by_one_question_and_goes_as_that_of_others() {
+    everywhere(|folders| {
+        // It is of all volumes, so its size is not that of any.
+        let full = FsUsage { total: 9 * GEOMETRY.size, used: 9 * GEOMETRY.size, inodes: 10, ..FsUsage::default() };
+        folders.set_usage(full);
+        let before = folders.node.host.mounts.measured();
+        folders.are("InodesExhausted", "InodesExhausted");
+        assert_eq!(folders.node.host.mounts.measured() - before, 1, "all of them have one filesystem");
+        let message = folders.message(&folders.a.clone());
+        assert!(message.contains("the filesystem that the volume shares with others has no free inode"), "{message}");
+
+        folders.set_usage(FsUsage { inodes_free: 1, ..full });
+        folders.are("InodesExhausted", "InodesExhausted");
+        folders.node.host.advance(Duration::from_secs(600));
+        folders.are("", "");
+        // A filesystem that makes inodes as it needs them reports none in all.
+        folders.set_usage(FsUsage { inodes: 0, ..full });
+        folders.are("", "");
+    });
+}
+
+#[test]
+fn a_folder_that_does_not_say_how_full_its_filesystem_is_leaves_that_to_the_next_one() {
+    everywhere(|folders| {
+        let first = if folders.a.id < folders.b.id { A } else { B };
+        folders.set_usage(FsUsage { inodes: 10, ..FsUsage::default() });
+        folders.node.host.mounts.set_usage_error(first.as_ref(), nix::libc::EIO);
+        folders.node.checkup();
+        let found = [&folders.a, &folders.b].map(|view| volume_reasons(&folders.node, view).join(" "));
+        assert!(found.contains(&"InodesExhausted".to_owned()), "{found:?}");
     });
 }
