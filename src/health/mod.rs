@@ -32,7 +32,7 @@ pub use filesystem_board::{
 };
 pub use finding::{Finding, FoundBy};
 pub use mount_targets::TargetsByVolume;
-pub use observed::{AnsweredAt, DiskCounters, DiskObservation, VolumeObservation, VolumePlaces};
+pub use observed::{AnsweredAt, DiskCounters, DiskObservation, SeenUsage, VolumeObservation, VolumePlaces};
 pub use path::{PathClaim, PathClaimUid, PathIdentity, PathKind, PvUid, WatchedPath};
 pub use reason::{HealthReason, LossScope, REASONS, ReasonRow, Severity, Source, Subject};
 pub use stalled::StalledWrites;

@@ -104,10 +104,39 @@ pub struct VolumeObservation {
     pub hidden: BTreeSet<PathBuf>,
     /// `None`: no filesystem of it is mounted, or it could not be read.
     pub state: Option<FilesystemState>,
-    pub usage: Option<FsUsage>,
+    pub usage: Option<SeenUsage>,
     /// `None`: it is gone, or has not been asked yet.
     pub device: Option<DeviceLimits>,
     pub answered: AnsweredAt,
+}
+
+/// How full a filesystem is, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenUsage {
+    /// The volume's own.
+    Own(FsUsage),
+    /// The one that the volume is a folder of. Its size and what is used of it say nothing of the volume; its inodes are
+    /// those of all.
+    Shared(FsUsage),
+}
+
+impl SeenUsage {
+    fn own(&self) -> Option<&FsUsage> {
+        match self {
+            Self::Own(usage) => Some(usage),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// What is wrong if no file can be made any more.
+    fn without_inodes(&self) -> Option<&'static str> {
+        let (usage, message) = match self {
+            Self::Own(usage) => (usage, "the filesystem has no free inode"),
+            Self::Shared(usage) => (usage, "the filesystem that the volume shares with others has no free inode"),
+        };
+        // One that makes inodes as it needs them reports none in all.
+        (usage.inodes > 0 && usage.inodes_free == 0).then_some(message)
+    }
 }
 
 /// Where a volume has said how it is.
@@ -170,9 +199,8 @@ impl VolumeObservation {
             }
         }
         of_filesystem(self.state.unwrap_or_default()).for_each(|(reason, message)| find(reason, message));
-        // A filesystem that makes inodes as it needs them reports none in all.
-        if self.usage.as_ref().is_some_and(|usage| usage.inodes > 0 && usage.inodes_free == 0) {
-            find(HealthReason::InodesExhausted, "the filesystem has no free inode".to_owned());
+        if let Some(message) = self.usage.as_ref().and_then(SeenUsage::without_inodes) {
+            find(HealthReason::InodesExhausted, message.to_owned());
         }
         findings
     }
@@ -197,7 +225,8 @@ impl VolumeObservation {
         if capacity > device {
             return Some(format!("the device has {device} bytes, and the volume {capacity}"));
         }
-        let filesystem = self.usage.as_ref().map(|usage| usage.total.max(usage.used)).filter(|size| *size > device);
+        let own = self.usage.as_ref().and_then(SeenUsage::own);
+        let filesystem = own.map(|usage| usage.total.max(usage.used)).filter(|size| *size > device);
         filesystem.map(|size| format!("the device has {device} bytes, and its filesystem {size}"))
     }
 }
@@ -399,8 +428,11 @@ mod tests {
         let usage =
             |inodes, inodes_free| FsUsage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
         let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());
-        assert_eq!(reasons(&with(usage(10, 0))), ["InodesExhausted"]);
-        assert_eq!(with(usage(0, 0)), [], "btrfs has no fixed number of inodes");
+        for of in [SeenUsage::Own, SeenUsage::Shared] {
+            assert_eq!(reasons(&with(of(usage(10, 0)))), ["InodesExhausted"]);
+            assert_eq!(with(of(usage(10, 1))), []);
+            assert_eq!(with(of(usage(0, 0))), [], "btrfs has no fixed number of inodes");
+        }
     }
 
     #[test]
@@ -429,11 +461,13 @@ mod tests {
         let usage = FsUsage { total: 101, inodes: 1, inodes_free: 1, ..FsUsage::default() };
         let full = VolumeObservation {
             places: places.clone(),
-            usage: Some(usage),
+            usage: Some(SeenUsage::Own(usage)),
             device: Some(device),
             ..Default::default()
         };
         assert_eq!(reasons(&full.findings(&paths(&[]))), ["CapacityAboveDevice"]);
+        let shared = VolumeObservation { usage: Some(SeenUsage::Shared(usage)), ..full.clone() };
+        assert_eq!(shared.findings(&paths(&[])), [], "that is not of the volume");
         let read_only = DeviceLimits { is_read_only: true, ..device };
         assert_eq!(seen(&places, read_only), [], "it was published read-only, or not at all");
         let writable = VolumePlaces { is_writable: true, ..places };

@@ -234,7 +234,9 @@ reasons! {
          btrfs: `btrfs scrub start`, then `btrfs device stats --reset`.";
     InodesExhausted: Volume, Checkup, Degraded, TEN_MINUTES, Never, Open,
         "The filesystem has no free inode: no file can be made, though there may be free space.",
-        "Delete files that nobody needs, or expand the volume if it can grow.";
+        "Delete files that nobody needs, or expand the volume if it can grow. Of a volume that is a folder the files of \
+         all volumes of its filesystem count, and to expand it helps nothing: docs/filesystem-pools.md, \"When it has no \
+         inodes\".";
     HostPathNotExist: PersistentVolume, Checkup, Inaccessible, AT_ONCE, Paths, Open,
         "The path of a local PersistentVolume of another provisioner leads to nothing, or not to what the volume is: a \
          directory, or a block device.",

@@ -88,6 +88,16 @@ impl Pool {
         }
     }
 
+    /// A volume could not be used as it should: a filesystem of the pool that cannot be read any more is opened again.
+    pub fn look_again(&self, view: &VolumeView) {
+        if let Some(Member::Filesystem(filesystem)) = self.member(&view.disk)
+            && let Err(error) = filesystem.prove_readable()
+        {
+            tracing::error!(disk = %view.disk, error = %chain(&error), "the filesystem of a disk is opened again");
+            self.nudge();
+        }
+    }
+
     fn grown(&self, member: &Member, id: VolumeId) -> Result<VolumeView, PoolError> {
         self.note(member);
         self.background().give(member);

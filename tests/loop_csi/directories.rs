@@ -14,16 +14,16 @@ use crate::lab::{Lab, mount_table};
 
 const DIRECTORY: &str = "layout: Directory\n  quota: none";
 
-async fn begin(lab: &Lab) -> (Driver, Client) {
+pub async fn begin(lab: &Lab) -> (Driver, Client) {
     lab.disk("pool", 400 * MIB);
     Start::new(lab, &set(lab, "many", "pool.img", DIRECTORY)).ready().await
 }
 
-fn paths(lab: &Lab, name: &str) -> (PathBuf, PathBuf) {
+pub fn paths(lab: &Lab, name: &str) -> (PathBuf, PathBuf) {
     (lab.path(&format!("{name}-staging")), lab.path(&format!("{name}-target")))
 }
 
-async fn published(lab: &Lab, client: &mut Client, name: &str) -> Made {
+pub async fn published(lab: &Lab, client: &mut Client, name: &str) -> Made {
     let made = client.create(create(&lab.named(name), "many", 5 * MIB, &mount("xfs"))).await;
     let (staging, target) = paths(lab, name);
     client.stage(&made.id, &staging, &mount("xfs")).await.unwrap();
@@ -31,14 +31,14 @@ async fn published(lab: &Lab, client: &mut Client, name: &str) -> Made {
     made
 }
 
-async fn taken_down(lab: &Lab, client: &mut Client, name: &str, made: &Made) {
+pub async fn taken_down(lab: &Lab, client: &mut Client, name: &str, made: &Made) {
     let (staging, target) = paths(lab, name);
     client.unpublish(&made.id, &target).await.unwrap();
     client.unstage(&made.id, &staging).await.unwrap();
 }
 
 /// The pool's own mount of the filesystem.
-fn pool_mount(lab: &Lab) -> Option<PathBuf> {
+pub fn pool_mount(lab: &Lab) -> Option<PathBuf> {
     let below = lab.path("driver.state").join("filesystems");
     mount_table().iter().find(|mount| mount.target.starts_with(&below)).map(|mount| mount.target.clone())
 }

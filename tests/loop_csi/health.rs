@@ -13,7 +13,7 @@ use tonic::Code;
 use crate::client::{Client, block, create, mount};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
 
-async fn await_reasons(client: &mut Client, id: &str, reasons: &[&str]) -> Vec<VolumeHealthEntry> {
+pub async fn await_reasons(client: &mut Client, id: &str, reasons: &[&str]) -> Vec<VolumeHealthEntry> {
     let poll = async || {
         let entries = client.node_health(id).await;
         let is_so = entries.iter().map(|entry| entry.reason.as_str()).eq(reasons.iter().copied());
@@ -227,6 +227,6 @@ fn await_kept(start: &Start, targets: &[&Path], others: &[&Path]) {
 }
 
 /// Another filesystem over the volume.
-fn cover(target: &Path) {
+pub fn cover(target: &Path) {
     run("mount", &["-t", "tmpfs", "-o", "size=1m", "cover", text(target)]);
 }

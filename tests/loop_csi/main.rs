@@ -33,5 +33,6 @@ mod process;
 mod record;
 mod repeated;
 mod safety;
+mod sick_folders;
 mod stale;
 mod tool;

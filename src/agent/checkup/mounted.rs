@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::device::label::VolumeUsage;
 use crate::device::{DiskId, VolumeId};
-use crate::health::{AnsweredAt, TargetsByVolume, VolumeObservation, VolumePlaces};
-use crate::host::{DeviceLimits, Host, HostError, Mount};
+use crate::health::{AnsweredAt, SeenUsage, TargetsByVolume, VolumeObservation, VolumePlaces};
+use crate::host::{DeviceLimits, FsUsage, Host, HostError, Mount};
 use crate::pool::{OWN_FOLDER, Standing, VolumeView};
 
 /// A volume, and what its disk is asked about it.
@@ -114,19 +114,32 @@ pub fn by_disk(host: &dyn Host, views: &[VolumeView], table: &[Mount], expected:
 
 /// Looks at the volumes of one disk. It may block for as long as the disk does.
 pub fn observe(host: &Arc<dyn Host>, volumes: Vec<PlacedVolume>) -> Vec<(VolumeId, VolumeObservation)> {
-    // Folders share their device.
-    let mut devices = BTreeMap::new();
+    let mut nodes = BTreeMap::new();
     let mut observed = Vec::new();
     for volume in volumes {
-        let ask = || host.mounts().device_limits(&volume.node);
-        let device = *devices.entry(volume.node.clone()).or_insert_with(ask);
-        observed.push((volume.id, of_volume(host, volume, device)));
+        let ask = || SeenNode { device: host.mounts().device_limits(&volume.node), shared: None };
+        let node = nodes.entry(volume.node.clone()).or_insert_with(ask);
+        observed.push((volume.id, of_volume(host, volume, node)));
     }
     observed
 }
 
-fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume, device: Option<DeviceLimits>) -> VolumeObservation {
+/// What is asked once for all volumes with one device node: folders share it, and the filesystem on it.
+struct SeenNode {
+    device: Option<DeviceLimits>,
+    /// `None`: none of them has answered yet.
+    shared: Option<FsUsage>,
+}
+
+fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume, node: &mut SeenNode) -> VolumeObservation {
     let PlacedVolume { id: _, places, node: _, mounts, is_directory } = volume;
+    let mut usage_at = |target: &Path| match is_directory {
+        true => {
+            node.shared = node.shared.or_else(|| host.mounts().usage(target).ok());
+            node.shared.map(SeenUsage::Shared)
+        }
+        false => host.mounts().usage(target).ok().map(SeenUsage::Own),
+    };
     let (mut hidden, mut state, mut usage, mut has_failed) = (BTreeSet::new(), None, None, false);
     for mount in &mounts {
         match host.mounts().filesystem_state(mount) {
@@ -134,7 +147,7 @@ fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume, device: Option<DeviceLi
             Ok(found) => {
                 state = state.or(Some(found));
                 // xfs that has shut down says so, and not how much of it is used.
-                usage = usage.or_else(|| host.mounts().usage(&mount.target).ok());
+                usage = usage.or_else(|| usage_at(&mount.target));
             }
             Err(HostError::Changed { .. }) if is_still_there(host, mount) => {
                 hidden.insert(mount.target.clone());
@@ -148,9 +161,7 @@ fn of_volume(host: &Arc<dyn Host>, volume: PlacedVolume, device: Option<DeviceLi
         (true, Some(_)) => AnsweredAt::SomeMount,
         (true, None) => AnsweredAt::NoMount,
     };
-    // That of a filesystem which others use as well says nothing of this volume.
-    let usage = usage.filter(|_| !is_directory);
-    VolumeObservation { places, hidden, state, usage, device, answered }
+    VolumeObservation { places, hidden, state, usage, device: node.device, answered }
 }
 
 fn is_still_there(host: &Arc<dyn Host>, mount: &Mount) -> bool {

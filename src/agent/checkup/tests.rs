@@ -14,6 +14,7 @@ mod arrays;
 mod changes;
 mod cordons;
 mod filesystems;
+mod folders;
 mod numbers;
 mod paths;
 

@@ -29,6 +29,7 @@ pub struct FakeMounts {
     quota: Arc<Mutex<FakeQuota>>,
     was_asked_to_load: AtomicBool,
     asked: AtomicUsize,
+    measured: AtomicUsize,
     /// The gate of `usage` and `filesystem_state`, and of each path that is looked at, by its name.
     pub gate: Gate,
 }
@@ -92,6 +93,7 @@ impl FakeMounts {
             quota: Arc::default(),
             was_asked_to_load: AtomicBool::default(),
             asked: AtomicUsize::default(),
+            measured: AtomicUsize::default(),
             gate: Gate::default(),
         }
     }
@@ -99,6 +101,11 @@ impl FakeMounts {
     /// How often somebody asked whose a mount is, or what the kernel has of a device.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// How often somebody asked a filesystem how full it is.
+    pub fn measured(&self) -> usize {
+        self.measured.load(Ordering::Relaxed)
     }
 
     pub(super) fn forget_all(&self) {
@@ -397,6 +404,7 @@ impl Mounts for FakeMounts {
 
     fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         self.gate.pass("usage");
+        self.measured.fetch_add(1, Ordering::Relaxed);
         let of = |errno| {
             let source = std::io::Error::from_raw_os_error(errno);
             HostError::Io { what: "look at", object: path.display().to_string(), source }

@@ -145,8 +145,8 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
         vec![status_condition(HEALTHY, "False", "DiskMissing", "unplugged")];
     let condition = |node| volume(&object, node).expect("Ready").condition;
     assert_eq!(condition(NodeObject::Exists), Finding::new(HealthReason::DiskMissing, "unplugged").into());
-    let gone = |object: &PoolVolume| Finding::new(HealthReason::NodeGone, node_gone_message(object));
-    let both = vec![gone(&object), Finding::new(HealthReason::DiskMissing, "unplugged")];
+    let gone = Finding::new(HealthReason::NodeGone, node_gone_message(&object));
+    let both = vec![gone, Finding::new(HealthReason::DiskMissing, "unplugged")];
     assert_eq!(condition(NodeObject::Deleted), Condition::of(both), "the leader has not written it yet");
     let entry = |reason: &str, message: &str| HealthEntry {
         reason: reason.to_owned(),

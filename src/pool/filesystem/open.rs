@@ -177,6 +177,14 @@ impl PoolFilesystem {
         }
     }
 
+    /// What is open here cannot be read any more, as when it has shut down: it is not used before it was opened again.
+    pub fn prove_readable(&self) -> Result<(), FilesystemError> {
+        let mut state = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
+        let root = self.root(&state)?;
+        let read = root.names(Path::new("")).map(drop).map_err(self.failed());
+        self.done(&mut state, read)
+    }
+
     /// Its disk left: the handle goes, what was on it is remembered.
     pub fn leave(&self) {
         let Ok(mut state) = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) else { return };

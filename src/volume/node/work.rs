@@ -73,7 +73,7 @@ impl Work {
         }
         let mounts = self.host.mounts();
         if let Some(directory) = &view.directory {
-            return self.stage_directory(id, &directory.path, staging, flags);
+            return self.stage_directory(&view, &directory.path, staging, flags);
         }
         self.ready_filesystem(&view, kind)?;
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
@@ -87,7 +87,7 @@ impl Work {
     }
 
     /// A folder is mounted as its filesystem is, with whatever options that has.
-    fn stage_directory(&self, id: VolumeId, path: &Path, staging: &Path, flags: &[String]) -> Result<(), Error> {
+    fn stage_directory(&self, view: &VolumeView, path: &Path, staging: &Path, flags: &[String]) -> Result<(), Error> {
         if !flags.is_empty() {
             let flags = flags.join(",");
             let message =
@@ -96,8 +96,12 @@ impl Work {
         }
         let mounts = self.host.mounts();
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
-        mounts.bind(path, staging, TargetAccess::ReadWrite).map_err(|e| failed("bind-mount the volume", e))?;
-        self.health.mounted(id, staging, self.health.unmounts());
+        if let Err(error) = mounts.bind(path, staging, TargetAccess::ReadWrite) {
+            // A filesystem that has shut down works again when the pool has mounted it again: the next call finds it so.
+            self.pool.look_again(view);
+            return Err(failed("bind-mount the volume", error));
+        }
+        self.health.mounted(view.id, staging, self.health.unmounts());
         Ok(())
     }
 
