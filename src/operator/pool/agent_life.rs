@@ -39,14 +39,14 @@ pub enum AgentLife {
 /// learns the time before from the pods; only that of a pod that is not there begins again.
 #[derive(Debug)]
 pub struct Silences {
-    lasting: Steady<NodeName, AgentAnswer>,
+    lasting: Steady<NodeName, AgentReply>,
     /// By the wall clock: the time that the condition shows.
     since: BTreeMap<NodeName, Timestamp>,
 }
 
 /// Whether an agent answers, as far as its pods say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AgentAnswer {
+enum AgentReply {
     Answers,
     None,
 }
@@ -73,7 +73,7 @@ impl Silences {
                 PodReady::NotSince(_) => None,
             });
             if let Some(since) = ready.min() {
-                self.lasting.observe(&node, AgentAnswer::Answers, SignedDuration::ZERO, monotonic);
+                self.lasting.observe(&node, AgentReply::Answers, SignedDuration::ZERO, monotonic);
                 return (node, AgentLife::Alive { since });
             }
             let not_ready = pods.iter().filter_map(|pod| match pod {
@@ -83,7 +83,7 @@ impl Silences {
             // A pod that replaces another one is new, and the silence is not.
             let since = before.get(&node).copied().unwrap_or_else(|| not_ready.max().unwrap_or(now).min(now));
             self.since.insert(node.clone(), since);
-            let life = match self.lasting.observe(&node, AgentAnswer::None, now.duration_since(since), monotonic) {
+            let life = match self.lasting.observe(&node, AgentReply::None, now.duration_since(since), monotonic) {
                 Lasting::In(left) => AgentLife::NotReady { left },
                 Lasting::Yes(_) => AgentLife::Silent { since },
             };

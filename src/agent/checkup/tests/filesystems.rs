@@ -306,9 +306,9 @@ fn a_look_that_hangs_before_it_writes_writes_nothing_after_the_name_was_removed(
     let platter = node.host.platter("one").expect("plugged in");
     platter.set_hangs_at(Some("tree"));
     let first = Arc::clone(&platter);
-    // Its size, its file and its quota: a look that only reads. The next one would write.
+    // Its size, its file, the pool's claim of it, and its quota: a look that only reads. The next one would write.
     let answers = std::thread::spawn(move || {
-        for _ in 0..3 {
+        for _ in 0..4 {
             first.until_somebody_waits();
             first.let_one_through();
         }
@@ -321,8 +321,8 @@ fn a_look_that_hangs_before_it_writes_writes_nothing_after_the_name_was_removed(
     answers.join().expect("it hangs");
     node.name(&[]);
     node.checkup();
-    // Its size, and that there is no file. It asks for the quota when it has written, or not.
-    for _ in 0..2 {
+    // Its size, and that there is no file and no claim. It asks for the quota when it has written, or not.
+    for _ in 0..3 {
         platter.let_one_through();
         platter.until_somebody_waits();
     }
