@@ -4,6 +4,7 @@
 use localpool_testing::MIB;
 
 use crate::check::{Needs, Space, check};
+use crate::cluster::{SOON, attempt, eventually};
 use crate::page::{Section, fill, section, typed};
 use crate::pods::As;
 use crate::runbook::guide_commands;
@@ -52,6 +53,11 @@ fn of_pod(section: &Section, phrase: &str, space: &Space, pod: &str, folder: &st
     section.command(phrase, &[("NAMESPACE", &space.namespace), ("POD", pod), ("data.tar", &tar), ("data.img", &image)])
 }
 
+/// What the page says to type again if it ends with an error: a busy API server or node may end such a stream.
+async fn typed_again(command: &str) {
+    eventually(command, SOON, async || attempt("sh", &["-c", command]).await).await;
+}
+
 #[test]
 fn the_files_of_a_volume_are_copied_out_of_a_pod_and_back_as_the_guide_says() {
     check(Needs::Cluster, async |space| {
@@ -59,7 +65,7 @@ fn the_files_of_a_volume_are_copied_out_of_a_pod_and_back_as_the_guide_says() {
         space.running("data", "local-carved", "64Mi", As::Folder).await;
         space.shell("data", "mkdir /data/folder && echo kept >/data/folder/file && sync").await;
         let running = backup("The files of a running pod");
-        typed(&of_pod(&running, "tar -C /data -cf", space, "data", folder.path())).await;
+        typed_again(&of_pod(&running, "tar -C /data -cf", space, "data", folder.path())).await;
         let listed = typed(&of_pod(&running, "tar -tf", space, "data", folder.path())).await;
         assert!(listed.contains("folder/file"), "{listed}");
 
@@ -70,7 +76,7 @@ fn the_files_of_a_volume_are_copied_out_of_a_pod_and_back_as_the_guide_says() {
         typed(&fill(&stopped, &[("NAMESPACE", &space.namespace)])).await;
         assert_eq!(space.shell("backup", "cat /data/folder/file").await, "later\n");
         space.shell("backup", "rm -r /data/folder").await;
-        typed(&of_pod(&running, "tar -C /data -xf", space, "backup", folder.path())).await;
+        typed_again(&of_pod(&running, "tar -C /data -xf", space, "backup", folder.path())).await;
         assert_eq!(space.shell("backup", "cat /data/folder/file").await, "kept\n");
         space.remove_pod("backup").await;
     });
@@ -85,10 +91,10 @@ fn a_raw_volume_is_copied_out_of_a_pod_and_back_as_the_guide_says() {
         let read = "dd if=/dev/data bs=5 count=1 2>/dev/null";
         space.shell("raw", &write("kept")).await;
         let raw = backup("A raw block volume");
-        typed(&of_pod(&raw, "dd if=/dev/data", space, "raw", folder.path())).await;
+        typed_again(&of_pod(&raw, "dd if=/dev/data", space, "raw", folder.path())).await;
         assert_eq!(std::fs::metadata(folder.path().join("data.img")).unwrap().len(), 16 * MIB);
         space.shell("raw", &write("gone")).await;
-        typed(&of_pod(&raw, "dd of=/dev/data", space, "raw", folder.path())).await;
+        typed_again(&of_pod(&raw, "dd of=/dev/data", space, "raw", folder.path())).await;
         assert_eq!(space.shell("raw", read).await, "kept\n");
     });
 }

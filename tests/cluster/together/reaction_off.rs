@@ -15,7 +15,8 @@ const LONGER: Duration = Duration::from_secs(60 + 2 * 30 + 5);
 async fn would_begin_in_time(space: &Space) {
     let controller = space.get("Deployment", Some(HOME), "localpool-controller").await.expect("it is installed");
     let containers = controller["spec"]["template"]["spec"]["containers"].as_array().expect("a list");
-    let arguments: Vec<&Value> = containers.iter().flat_map(|one| one["args"].as_array()).flatten().collect();
+    let words = |one: &'static str| containers.iter().filter_map(move |container| container[one].as_array()).flatten();
+    let arguments: Vec<&Value> = words("command").chain(words("args")).collect();
     for argument in ["--reaction-mode=Off", "--reaction-recover-after=1m"] {
         assert!(arguments.iter().any(|one| **one == argument), "no {argument} among {arguments:?}");
     }
