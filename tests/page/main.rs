@@ -191,8 +191,8 @@ fn a_volume_says_which_pods_use_it_and_several_are_read_by_the_keyboard_and_on_a
     assert_eq!(browser.value("[...document.querySelectorAll('thead th')].map((th) => th.innerText)[1]"), "Pods");
     let cells = "[...document.querySelectorAll('tbody [data-l=Pods]')]";
     let summary = "document.querySelector('tbody details summary')";
-    let one = browser.value(&format!("{cells}.find((td) => !td.querySelector('details')).innerText")).to_string();
-    assert!(sample.pods.iter().any(|pod| pod["metadata"]["name"].to_string() == one), "{one}");
+    let one = browser.value(&format!("{cells}.find((td) => !td.querySelector('details')).innerText"));
+    assert!(sample.pods.iter().any(|pod| pod["metadata"]["name"] == one), "{one}");
     browser.value(&format!("{summary}.focus()"));
     browser.key(" ", 32);
     let opened = format!("{summary}.parentElement.open && {summary}.parentElement.innerText.includes('job-b')");
