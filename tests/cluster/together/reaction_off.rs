@@ -14,9 +14,10 @@ const LONGER: Duration = Duration::from_secs(60 + 2 * 30 + 5);
 /// A controller whose `recoverAfter` is longer would delete nothing in that time in mode On either.
 async fn would_begin_in_time(space: &Space) {
     let controller = space.get("Deployment", Some(HOME), "localpool-controller").await.expect("it is installed");
-    let containers = controller["spec"]["template"]["spec"]["containers"].as_array().expect("a list");
-    let words = |one: &'static str| containers.iter().filter_map(move |container| container[one].as_array()).flatten();
-    let arguments: Vec<&Value> = words("command").chain(words("args")).collect();
+    // The controller is a native sidecar: an init container that goes on (charts/localpool).
+    let pod = &controller["spec"]["template"]["spec"];
+    let containers = ["initContainers", "containers"].into_iter().filter_map(|kind| pod[kind].as_array()).flatten();
+    let arguments: Vec<&Value> = containers.filter_map(|one| one["args"].as_array()).flatten().collect();
     for argument in ["--reaction-mode=Off", "--reaction-recover-after=1m"] {
         assert!(arguments.iter().any(|one| **one == argument), "no {argument} among {arguments:?}");
     }
