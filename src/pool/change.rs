@@ -69,6 +69,9 @@ impl Pool {
             }
         });
         let done = grown.unwrap_or_else(|| member.expand(&view, required));
+        if done.is_err() && member.is_to_be_opened_again() {
+            self.nudge();
+        }
         self.goes_on(&member, done)?;
         self.grown(&member, id)
     }
@@ -90,10 +93,7 @@ impl Pool {
 
     /// A volume could not be used as it should: a filesystem of the pool that cannot be read any more is opened again.
     pub fn look_again(&self, view: &VolumeView) {
-        if let Some(Member::Filesystem(filesystem)) = self.member(&view.disk)
-            && let Err(error) = filesystem.prove_readable()
-        {
-            tracing::error!(disk = %view.disk, error = %chain(&error), "the filesystem of a disk is opened again");
+        if self.member(&view.disk).is_some_and(|member| member.is_to_be_opened_again()) {
             self.nudge();
         }
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use uuid::Uuid;
 
+use super::config_file::{ConfigFile, ConfigProblem, UnusableFile};
 use super::directory::{CONFIG, FilesystemConfig};
 use super::filesystem_claim::{CLAIM, FilesystemClaim, OWN_FOLDER};
-use super::named_filesystem::{ConfigFile, ConfigProblem};
 use crate::device::Owner;
 use crate::host::timeout::Late;
 use crate::host::{FilesystemRoot, HostError};
@@ -20,26 +20,38 @@ const ASIDE: &str = "localpool-disk.cfg.begun";
 /// What the file says to this owner.
 pub fn read_config(root: &dyn FilesystemRoot, owner: &Owner) -> ConfigFile {
     match root.read(Path::new(CONFIG)) {
-        Ok(None) => lost(root, owner).map_or(ConfigFile::Absent, ConfigFile::Lost),
+        Ok(None) => without_config(root, owner),
         Ok(Some(text)) => match FilesystemConfig::disk_uuid_of(&text, owner) {
             Ok(uuid) => ConfigFile::Ours(uuid),
-            Err(error) => ConfigFile::Unusable(ConfigProblem::Refused(error.into())),
+            Err(error) => unusable(CONFIG, ConfigProblem::Refused(error.into())),
         },
-        Err(error) => ConfigFile::Unusable(ConfigProblem::Unread(error.into())),
+        Err(error) => unusable(CONFIG, ConfigProblem::Unread(error.into())),
     }
 }
 
-/// Which filesystem of this owner one without the file is, as the claim of the pool on it says.
-fn lost(root: &dyn FilesystemRoot, owner: &Owner) -> Option<Uuid> {
-    let text = root.read(&Path::new(OWN_FOLDER).join(CLAIM)).ok()??;
-    FilesystemClaim::disk_uuid_of(&text, owner).ok()
+/// What one without the file is, by the claim of a pool on it. Only without a claim it is nobody's: one that cannot be
+/// read, or is of another node, is there for volumes.
+fn without_config(root: &dyn FilesystemRoot, owner: &Owner) -> ConfigFile {
+    const FILE: &str = "it has no localpool-disk.cfg, and localpool/claim.json";
+    match root.read(&Path::new(OWN_FOLDER).join(CLAIM)) {
+        Ok(None) => ConfigFile::Absent,
+        Ok(Some(text)) => match FilesystemClaim::disk_uuid_of(&text, owner) {
+            Ok(uuid) => ConfigFile::Lost(uuid),
+            Err(error) => unusable(FILE, ConfigProblem::Refused(error.into())),
+        },
+        Err(error) => unusable(FILE, ConfigProblem::Unread(error.into())),
+    }
+}
+
+fn unusable(file: &'static str, why: ConfigProblem) -> ConfigFile {
+    ConfigFile::Unusable(UnusableFile { file, why })
 }
 
 /// Gives a filesystem without such a file this diskUUID; gives what the file says then. Once it is late it does not begin
 /// to write: the name may be removed by then.
 pub fn begin_config(root: &dyn FilesystemRoot, uuid: Uuid, owner: &Owner, late: &Late) -> ConfigFile {
     match read_config(root, owner) {
-        ConfigFile::Absent | ConfigFile::Lost(_) if late.check().is_ok() => {}
+        ConfigFile::Absent if late.check().is_ok() => {}
         there => return there,
     }
     match write(root, &FilesystemConfig::new(uuid, owner)) {

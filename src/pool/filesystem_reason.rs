@@ -1,8 +1,9 @@
 //! How a named filesystem is, in one word: the reasons of its conditions in `status.diskStatus`; and what such a problem may
 //! hide.
 
+use super::config_file::ConfigProblem;
 use super::directory::DocumentError;
-use super::named_filesystem::{ConfigProblem, FilesystemProblem, Whose};
+use super::named_filesystem::{FilesystemProblem, Whose};
 
 /// One word; the agent writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +94,10 @@ impl FilesystemProblem {
         match self {
             Self::Silent(_) | Self::Failed(_) | Self::DuplicateUuid { .. } => true,
             Self::DuplicateFilesystem { existing, new: _ } => existing.is_empty(),
-            Self::ConfigUnusable(ConfigProblem::Unread(_)) => true,
-            Self::ConfigUnusable(ConfigProblem::Refused(why)) => {
-                !matches!(why.as_ref(), DocumentError::OtherNode { .. })
-            }
+            Self::ConfigUnusable(unusable) => match &unusable.why {
+                ConfigProblem::Unread(_) => true,
+                ConfigProblem::Refused(why) => !matches!(why.as_ref(), DocumentError::OtherNode { .. }),
+            },
             Self::Entry(_) | Self::NotMounted { .. } | Self::Whose(_) | Self::Kind(_) | Self::ConfigNotWritten(_) => {
                 false
             }

@@ -21,7 +21,7 @@ use super::worker_flag::WorkerFlag;
 use crate::claim::Rule;
 use crate::device::label::{ErasePolicy, VolumeRecord};
 use crate::device::{DiskId, VolumeId};
-use crate::host::{KernelName, RawDisk};
+use crate::host::{KernelName, RawDisk, chain};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -33,6 +33,15 @@ pub enum Member {
 }
 
 impl Member {
+    /// Looks whether what is open of it can still be read: a filesystem that cannot is not used before it was opened again.
+    pub fn is_to_be_opened_again(&self) -> bool {
+        let Self::Filesystem(filesystem) = self else { return false };
+        let unreadable = filesystem.prove_readable().inspect_err(|error| {
+            tracing::error!(disk = %filesystem.id, error = %chain(error), "the filesystem of a disk is opened again");
+        });
+        unreadable.is_err()
+    }
+
     pub fn id(&self) -> &DiskId {
         match self {
             Self::Labelled(member) => &member.id,

@@ -19,6 +19,7 @@ mod background;
 mod bare;
 mod change;
 mod choose;
+mod config_file;
 mod content;
 mod cordon;
 mod create;
@@ -57,6 +58,7 @@ mod worker_flag;
 pub use background::Workers;
 pub use bare::{BareDevice, reads_as_zeros};
 pub use choose::{Capacity, Demand, NoPlace};
+pub use config_file::ConfigFile;
 pub use content::Content;
 pub use cordon::{Cordon, CordonChoice, Cordons, EarlierCordon, Fitness, WAS_GIVEN_UP};
 pub use create::{ClassDisks, Destination, Made};
@@ -79,8 +81,8 @@ pub use layout::{data_area, places};
 pub use member::Member;
 pub use member::room::Attempt;
 pub use named_filesystem::{
-    ConfigFile, FilesystemFacts, FilesystemLook, FilesystemProblem, FilesystemVerdict, LookedAt, NamedFilesystem,
-    NoDefaultDisk, Whose, judge,
+    FilesystemFacts, FilesystemLook, FilesystemProblem, FilesystemVerdict, LookedAt, NamedFilesystem, NoDefaultDisk,
+    Whose, judge,
 };
 pub use opening_error::OpeningError;
 pub use plan::{Adoption, NewLabel, PlannedVolume, Site, relabel};

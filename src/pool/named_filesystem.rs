@@ -10,7 +10,8 @@ use std::path::{Component, PathBuf};
 
 use uuid::Uuid;
 
-use super::directory::{CONFIG, DocumentError};
+use super::config_file::{ConfigFile, UnusableFile};
+use super::directory::CONFIG;
 use crate::claim::Rule;
 use crate::device::FilesystemName;
 use crate::device::label::Quota;
@@ -71,29 +72,6 @@ pub enum Whose {
     System,
     #[error("it is a filesystem or a volume of localpool itself")]
     Localpool,
-}
-
-/// What is said by the file that has the diskUUID.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigFile {
-    Absent,
-    /// It is not there any more: by what the pool has on the filesystem, it is this one, and of this node.
-    Lost(Uuid),
-    /// It is of this node.
-    Ours(Uuid),
-    /// It is there, and says nothing that counts here.
-    Unusable(ConfigProblem),
-    /// It was not there, and could not be written.
-    NotWritten(SharedError<HostError>),
-}
-
-/// Why that file says nothing that counts here.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigProblem {
-    #[error(transparent)]
-    Unread(SharedError<HostError>),
-    #[error(transparent)]
-    Refused(SharedError<DocumentError>),
 }
 
 /// Why nothing would keep volumes within their sizes.
@@ -168,8 +146,8 @@ pub enum FilesystemProblem {
          nothing is written there"
     )]
     ConfigLost(Uuid),
-    #[error("{CONFIG} there cannot be used: {}; it is not changed", chain(.0))]
-    ConfigUnusable(ConfigProblem),
+    #[error("{0}")]
+    ConfigUnusable(UnusableFile),
     #[error("{CONFIG} could not be written")]
     ConfigNotWritten(#[source] SharedError<HostError>),
     #[error("duplicate UUID: {} {uuid}, too; give one of them another filesystem, or remove its entry", have(.others))]
@@ -289,7 +267,9 @@ impl<'a> LookedAt<'a> {
     fn has(&self, uuid: Uuid) -> bool {
         match self.known {
             Some(known) => known == uuid,
-            None => self.found().is_some_and(|found| found.config == ConfigFile::Ours(uuid)),
+            None => self
+                .found()
+                .is_some_and(|found| [ConfigFile::Ours(uuid), ConfigFile::Lost(uuid)].contains(&found.config)),
         }
     }
 
@@ -365,9 +345,14 @@ fn of_new(one: &LookedAt<'_>, found: &FilesystemFacts, others: &[&LookedAt<'_>])
             Some(problem) => refused(problem),
             None => FilesystemVerdict::Judged { uuid: Some(*uuid), problem: found.unfit(one.disk.quota) },
         },
+        // Another diskUUID would hide its volumes for good.
+        ConfigFile::Lost(uuid) => match duplicate(*uuid, others, |other| other.has(*uuid)) {
+            Some(problem) => refused(problem),
+            None => FilesystemVerdict::not_ready(Some(*uuid), FilesystemProblem::ConfigLost(*uuid)),
+        },
         ConfigFile::Unusable(why) => refused(FilesystemProblem::ConfigUnusable(why.clone())),
         ConfigFile::NotWritten(error) => refused(FilesystemProblem::ConfigNotWritten(error.clone())),
-        ConfigFile::Absent | ConfigFile::Lost(_) => match found.unfit(one.disk.quota) {
+        ConfigFile::Absent => match found.unfit(one.disk.quota) {
             Some(problem) => refused(problem),
             // Another new name may lead to the same filesystem.
             None if others.iter().any(|other| other.is_open()) => FilesystemVerdict::Wait,

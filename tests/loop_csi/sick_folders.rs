@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use localpool_testing::{found_async, run, text};
+use localpool_testing::{MIB, found_async, run, text};
 
-use crate::client::{Client, Made, mount};
+use crate::client::{Client, Made, create, mount};
 use crate::directories::{begin, paths, pool_mount, published, taken_down};
 use crate::driver::{Driver, SOON};
 use crate::health::{await_reasons, cover};
@@ -99,6 +99,13 @@ async fn loop_a_filesystem_that_turns_read_only_or_shuts_down_is_in_the_health_o
     run("xfs_io", &["-x", "-c", "shutdown", text(&one)]);
     folders.are_at_next_event(&["FilesystemShutDown"], &["FilesystemShutDown"]).await;
 
+    // While a pod has one of them the kernel would mount the dead one again. Nobody calls the disk lost for that.
+    taken_down(&lab, &mut folders.client, "two", &folders.two.clone()).await;
+    let (staging_of_two, _) = paths(&lab, "two");
+    folders.client.stage(&folders.two.id, &staging_of_two, &mount("xfs")).await.expect_err("it has shut down");
+    folders.are_at_next_event(&["FilesystemShutDown"], &[]).await;
+    folders.client.stage(&folders.two.id, &staging_of_two, &mount("xfs")).await.expect_err("it has shut down");
+
     // docs/health.md, "Mount a volume again".
     for (name, made) in [("one", folders.one.clone()), ("two", folders.two.clone())] {
         taken_down(&lab, &mut folders.client, name, &made).await;
@@ -111,6 +118,17 @@ async fn loop_a_filesystem_that_turns_read_only_or_shuts_down_is_in_the_health_o
     folders.client.publish(&folders.one.id, &staging, &one, &mount("xfs")).await.unwrap();
     folders.are(&[], &[]).await;
     assert_eq!(fs::read_to_string(one.join("file")).unwrap(), "kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_filesystem_that_shut_down_while_nobody_had_a_volume_of_it_serves_a_new_volume() {
+    let lab = crate::lab!();
+    let (_driver, mut client) = begin(&lab).await;
+    run("xfs_io", &["-x", "-c", "shutdown", text(&pool_mount(&lab).expect("mounted"))]);
+    // The provisioner calls again and again.
+    let late = || create(&lab.named("late"), "many", 5 * MIB, &mount("xfs"));
+    let made = async || client.try_create(late()).await;
+    found_async(SOON, Duration::from_millis(200), made).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -308,11 +308,13 @@ impl TroubleMessage {
     }
 }
 
-/// Whether a watch could not go on because nobody answered for the API server, or because it does not
-/// have that version.
+/// Whether a watch could not go on because nobody answered for the API server, because it does not have that version, or
+/// because whoever watches may not any more. One that is only asked to be slower goes on where it was.
 fn is_absence(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code >= 500 || status.code == 410,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+            status.code >= 500 || [401, 403, 410].contains(&status.code)
+        }
         watcher::Error::WatchStartFailed(_) => true,
         _ => false,
     }

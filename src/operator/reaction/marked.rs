@@ -13,7 +13,7 @@ use super::confirmed::{AgentProcess, confirmed, process};
 use super::record::{self, ReactionRecord, UnreadableRecord};
 use super::settings::{LABEL, LABEL_VALUE, PAUSE};
 use crate::api::crd::{DevicePool, HealthEntry, PoolVolume};
-use crate::device::NodeName;
+use crate::device::{DiskId, NodeName};
 use crate::health::{HealthReason, LossScope, Severity};
 use crate::operator::api_server::object_key::{ObjectName, Uid};
 use crate::operator::kube_volume::{Backing, BindingPhase, FIRST_MARK_TIME, PersistentVolume};
@@ -120,18 +120,18 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
     let mut all = Vec::new();
     for volume in &view.persistent {
         let Some(backing) = volume.backing() else { continue };
+        let own = match backing {
+            Backing::Volume(id) => view.volumes.get(id),
+            Backing::Path(_) => None,
+        };
         let present = marks::present(volume.annotations());
         let is_unusable = present.iter().any(|reason| reason.severity() >= Severity::Inaccessible);
-        let losses = backing.losses(&present);
+        let losses = losses(backing, &present, own.map(Arc::as_ref));
         let record = record::under_way(volume);
         let reacted = record::reacted(volume);
         if losses.is_empty() && !is_unusable && record.is_none() && reacted.is_none() {
             continue;
         }
-        let own = match backing {
-            Backing::Volume(id) => view.volumes.get(id),
-            Backing::Path(_) => None,
-        };
         let is_elsewhere = own.is_some_and(|own| disks.is_with_another(own));
         let (Home::Node(node) | Home::Gone(node)) = index.home_of(volume, own.map(Arc::as_ref)) else { continue };
         let pool = pools.get(&node).copied();
@@ -155,6 +155,16 @@ pub fn marked_volumes(view: &View, classes: &[Arc<StorageClass>], now: Timestamp
         });
     }
     all
+}
+
+/// Of a named filesystem localpool sees the path, and not the disk: what is not at its path any more may be in use by
+/// pods that notice nothing. So only its node can be lost.
+fn losses(backing: &Backing, present: &BTreeSet<HealthReason>, own: Option<&PoolVolume>) -> BTreeSet<HealthReason> {
+    let disk = own.and_then(|own| own.status.as_ref()?.disk.as_ref());
+    let is_named = disk.is_some_and(DiskId::is_filesystem);
+    let mut losses = backing.losses(present);
+    losses.retain(|reason| !is_named || is_of_node(reason));
+    losses
 }
 
 fn unconfirmed(
@@ -213,11 +223,14 @@ pub fn home_state(node: Option<&Node>, pool: Option<&DevicePool>) -> HomeState {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use uuid::Uuid;
 
     use super::super::tally::NodeTally;
     use super::*;
-    use crate::device::NodeName;
+    use crate::api::crd::Phase;
+    use crate::device::VolumeId;
     use crate::operator::reaction::sample::{minutes_ago, now};
+    use crate::operator::volume::sample::in_phase;
 
     fn node(name: &str, ready: &str, taint: Option<&str>) -> Arc<Node> {
         let taints = taint.map(|key| json!([{"key": key, "value": "nodeshutdown", "effect": "NoExecute"}]));
@@ -260,6 +273,18 @@ mod tests {
     fn class(name: &str, label: Value, mode: &str) -> Arc<StorageClass> {
         let value = json!({"metadata": {"name": name, "labels": label}, "provisioner": "x", "volumeBindingMode": mode});
         Arc::new(serde_json::from_value(value).expect("a StorageClass"))
+    }
+
+    #[test]
+    fn of_a_named_filesystem_only_the_node_is_lost() {
+        let present = [HealthReason::DiskMissing, HealthReason::DiskNotReady, HealthReason::NodeGone].into();
+        let of = |disk: DiskId| {
+            let mut own = in_phase(Phase::Ready);
+            own.status.as_mut().expect("set").disk = Some(disk);
+            losses(&Backing::Volume(VolumeId::from_u128(1)), &present, Some(&own))
+        };
+        assert_eq!(of(DiskId::named("gpt-1")), present);
+        assert_eq!(of(DiskId::of_filesystem(Uuid::nil())), [HealthReason::NodeGone].into());
     }
 
     #[test]

@@ -15,10 +15,11 @@ use crate::device::{Owner, label::Quota};
 use crate::host::timeout::Late;
 use crate::host::{FilesystemRoot, FsKind, Host, HostError, MountedFilesystem, QuotaState, chain};
 use crate::pool::{
-    directory::FOLDERS,
+    config_file::ConfigFile,
+    directory::{CONFIG, FOLDERS},
     disk_config::read_config,
     filesystem_claim::{CLAIM, FilesystemClaim, OWN_FOLDER},
-    named_filesystem::{ConfigFile, NamedFilesystem},
+    named_filesystem::NamedFilesystem,
     opening_error::OpeningError,
 };
 
@@ -110,7 +111,8 @@ pub fn prove_config(root: &dyn FilesystemRoot, uuid: Uuid, owner: &Owner) -> Res
         ConfigFile::Ours(there) if there == uuid => return Ok(()),
         ConfigFile::Ours(there) => format!("it is of disk {there}, not of {uuid}"),
         ConfigFile::Absent | ConfigFile::Lost(_) | ConfigFile::NotWritten(_) => "it is not there".to_owned(),
-        ConfigFile::Unusable(why) => chain(&why),
+        ConfigFile::Unusable(there) if there.file == CONFIG => chain(&there.why),
+        ConfigFile::Unusable(there) => there.to_string(),
     };
     Err(OpeningError::Config { why })
 }

@@ -135,7 +135,7 @@ impl PoolFilesystem {
     }
 
     /// Where it is mounted, by what the mount table says alone: its device may be gone, and nothing was read.
-    fn on_host(&self) -> Vec<Mount> {
+    pub(super) fn on_host(&self) -> Vec<Mount> {
         let own = self.host.own_mounts();
         let table = self.host.mounts().table().unwrap_or_default();
         let is_its = |target: &Path| target.file_name().is_some_and(|name| name == self.id.as_str());

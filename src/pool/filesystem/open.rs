@@ -16,7 +16,7 @@ use super::{KIND, PoolFilesystem, PoolFilesystemState, SharedTable};
 use crate::device::label::{FORMATTED, Quota};
 use crate::device::{Owner, VolumeId};
 use crate::host::{
-    FilesystemRoot, FsIdentity, HostError, ModuleLoading, MountSource, QuotaState, SHORT_DEVICE_LOCK_TIMEOUT,
+    FilesystemRoot, FsIdentity, HostError, ModuleLoading, Mount, MountSource, QuotaState, SHORT_DEVICE_LOCK_TIMEOUT,
     TargetKind, chain,
 };
 use crate::pool::{
@@ -177,12 +177,25 @@ impl PoolFilesystem {
         }
     }
 
-    /// What is open here cannot be read any more, as when it has shut down: it is not used before it was opened again.
+    /// What is open here cannot be read any more, as when it has shut down: it is not used before it was opened again. As
+    /// long as pods have volumes of it mounted, the kernel would only mount the same dead one again: then it stays as
+    /// it is, and its volumes keep the reason that they have.
     pub fn prove_readable(&self) -> Result<(), FilesystemError> {
         let mut state = self.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
         let root = self.root(&state)?;
-        let read = root.names(Path::new("")).map(drop).map_err(self.failed());
-        self.done(&mut state, read)
+        match root.names(Path::new("")).map(drop).map_err(self.failed()) {
+            Err(_) if self.is_held(&state) => Ok(()),
+            read => self.done(&mut state, read),
+        }
+    }
+
+    /// Whether somebody else has a mount of it. Of a named one an administrator has, who mounts it anew.
+    fn is_held(&self, state: &PoolFilesystemState) -> bool {
+        let table = self.host.mounts().table().unwrap_or_default();
+        let Some(own) = table.iter().find(|mount| mount.target == state.at) else { return false };
+        let on_host = self.on_host();
+        let is_others = |mount: &&Mount| mount.target != state.at && !on_host.contains(mount);
+        self.carrier.disk().is_some() && table.iter().filter(is_others).any(|mount| mount.device == own.device)
     }
 
     /// Its disk left: the handle goes, what was on it is remembered.

@@ -1,5 +1,7 @@
 use super::*;
 use crate::pool::FilesystemReason;
+use crate::pool::config_file::ConfigProblem;
+use crate::pool::directory::DocumentError;
 
 fn uuid(number: u128) -> Uuid {
     Uuid::from_u128(number)
@@ -88,7 +90,12 @@ fn branches() -> Vec<Row> {
         (
             "one name, new, and a filesystem that has lost its file",
             vec![(None, found(1, ConfigFile::Lost(uuid(1))))],
-            vec![FilesystemVerdict::Begin],
+            vec![not_ready(Some(1), FilesystemProblem::ConfigLost(uuid(1)))],
+        ),
+        (
+            "the same beside a copy that has its file: none of them by order",
+            vec![(None, found(1, ConfigFile::Lost(uuid(1)))), (None, found(2, ours(1)))],
+            vec![duplicate(None, 1, &["b"]), duplicate(None, 1, &["a"])],
         ),
         ("one name, new, and a file that nobody else has", vec![(None, found(1, ours(1)))], vec![ready(1)]),
         (
@@ -197,8 +204,9 @@ fn an_unmounted_path_is_not_ready_whether_or_not_it_had_a_disk_and_nothing_begin
 #[test]
 fn a_file_that_is_damaged_or_of_another_node_makes_neither_a_new_disk_nor_a_known_one_ready() {
     for known in [None, Some(1)] {
-        let unusable = ConfigFile::Unusable(ConfigProblem::Refused(DocumentError::Newer(2).into()));
-        let problem = FilesystemProblem::ConfigUnusable(ConfigProblem::Refused(DocumentError::Newer(2).into()));
+        let unusable = UnusableFile { file: CONFIG, why: ConfigProblem::Refused(DocumentError::Newer(2).into()) };
+        let problem = FilesystemProblem::ConfigUnusable(unusable.clone());
+        let unusable = ConfigFile::Unusable(unusable);
         assert_eq!(judged(&[(known, found(1, unusable))]), [not_ready(known, problem)]);
     }
 }

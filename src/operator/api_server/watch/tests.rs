@@ -54,7 +54,7 @@ async fn a_list_that_broke_off_is_no_part_of_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_watch_that_found_no_api_server_lists_again_and_one_that_was_refused_goes_on() {
+async fn a_watch_that_found_no_api_server_or_lost_its_right_lists_again_and_one_that_is_to_be_slower_goes_on() {
     let failed = |code| {
         let status = kube::core::Status { code, ..kube::core::Status::default() };
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
@@ -72,7 +72,8 @@ async fn a_watch_that_found_no_api_server_lists_again_and_one_that_was_refused_g
         lists
     };
     assert_eq!([lists(away()).await, lists(failed(503)).await, lists(failed(410)).await], [2; 3]);
-    assert_eq!([lists(failed(403)).await, lists(failed(404)).await, lists(failed(429)).await], [1, 1, 1]);
+    assert_eq!([lists(failed(401)).await, lists(failed(403)).await], [2, 2], "what it has is old by then");
+    assert_eq!([lists(failed(404)).await, lists(failed(429)).await], [1, 1]);
 }
 
 #[tokio::test]
@@ -113,6 +114,12 @@ async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served_an
     let away = || Err(watcher::Error::WatchStartFailed(kube::Error::LinesCodecMaxLineLengthExceeded));
     play(&store, vec![away(), Ok(Event::Init), Err(status(500))]).await;
     assert!(store.is_synced() && store.is_old(), "and it is that of before");
+    let refused = kube::core::Status { code: 403, ..kube::core::Status::default() };
+    let other: Store<Meta> = Store::new(|_: &Meta, _| false);
+    let listed = [Ok(Event::Init), Ok(Event::InitDone)].into_iter();
+    let ended = Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(refused))));
+    play(&other, listed.chain([ended]).collect()).await;
+    assert!(other.is_synced() && other.is_old(), "whoever may not watch any more hears of nothing");
     play(&store, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Ok(Event::InitDone)]).await;
     assert!(!store.is_old());
     play(&store, vec![Err(status(404)), Ok(Event::Init), Err(status(404))]).await;
