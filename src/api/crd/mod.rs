@@ -45,7 +45,7 @@ pub use local_volume_discovery_result::{
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use named_disk::{FolderQuota, NamedDiskStatus};
-pub use node_disk_setup::{NodeDiskSetup, NodeDiskSetupStatus, node_disk_setup_crd};
+pub use node_disk_setup::{ACCEPTED, DEFAULT_CLASS, NodeDiskSetup, NodeDiskSetupStatus, node_disk_setup_crd};
 pub use order_reason::OrderReason;
 pub use pool_reason::PoolReason;
 pub use pool_volume::{

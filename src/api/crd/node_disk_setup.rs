@@ -31,6 +31,25 @@ pub struct NodeDiskSetupStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// Type of the condition that says whether a NodeDiskSetup is valid.
+pub const ACCEPTED: &str = "Accepted";
+/// The class of the disks, if the object names none.
+pub const DEFAULT_CLASS: &str = "local-raid-disks";
+
+impl NodeDiskSetup {
+    /// The StorageClass of its disks, also if it has a slip elsewhere.
+    pub fn class(&self) -> &str {
+        self.spec["pvProvisionerOptions"]["storageClass"].as_str().unwrap_or(DEFAULT_CLASS)
+    }
+
+    /// Why it is not valid, as its condition says.
+    pub fn slip(&self) -> Option<&str> {
+        let conditions = &self.status.as_ref()?.conditions;
+        let accepted = conditions.iter().find(|one| one.type_ == ACCEPTED && one.status == "False")?;
+        Some(&accepted.message)
+    }
+}
+
 kind!(NodeDiskSetup, ClusterResourceScope, "localpool.dev", "v1alpha1", "nodedisksetups");
 
 fn switch(description: &str) -> Value {

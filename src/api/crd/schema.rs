@@ -27,17 +27,21 @@ fn requirements(of: &str) -> Value {
     });
     let mut list = objects(&format!("Each must hold, by a {of} of the node."), &fields);
     list["items"]["required"] = json!(["key", "operator"]);
+    list["items"]["x-kubernetes-preserve-unknown-fields"] = json!(true);
     list
 }
 
-/// A NodeSelector of Kubernetes.
+/// A NodeSelector of Kubernetes. The API server keeps unknown fields of a term, so that we can name them: without its
+/// misspelt field a term would select nothing, and nobody would know.
 pub fn node_selector() -> Value {
     let terms = json!({"matchExpressions": requirements("label"), "matchFields": requirements("field")});
+    let mut terms = objects("A node is selected if one of these holds for it.", &terms);
+    terms["items"]["x-kubernetes-preserve-unknown-fields"] = json!(true);
     json!({
         "type": "object",
         "description": "The nodes that it applies to. Absent: all nodes.",
         "required": ["nodeSelectorTerms"],
-        "properties": {"nodeSelectorTerms": objects("A node is selected if one of these holds for it.", &terms)},
+        "properties": {"nodeSelectorTerms": terms},
     })
 }
 

@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::placement::NodePlacement;
+use crate::api::crd::DEFAULT_CLASS;
 use crate::api::local_volume_set::{self, parse_set};
 use crate::api::node_selector::Node;
 use crate::api::strict::{Invalid, Object, Problem, Problems};
 
 pub(super) const NODE_SELECTOR: &str = "nodeSelector";
 const PATH: &str = "/mnt/raid-disks";
-const CLASS: &str = "local-raid-disks";
 const EXCLUSION: &str = "deviceExclusionSpec";
 const NETWORK: &str = "excludeNetworkDisks";
 
@@ -28,7 +28,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>, placement: &NodePlacement, problem
     let is_offered = !spec.field(&["pvProvisionerDisabled"]).boolean().unwrap_or(false);
     let mut options = spec.field(&["pvProvisionerOptions"]).object();
     let class_field = options.field(&["storageClass"]);
-    let class = class_field.string().unwrap_or(CLASS);
+    let class = class_field.string().unwrap_or(DEFAULT_CLASS);
     options.finish();
     if is_offered {
         set.insert("storageClassName".to_owned(), class.into());
