@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::in_pod::{ExecRight, PodsSeen};
-use crate::api::crd::{DevicePool, NodeDiskSetupStatus, SetupReason};
+use crate::api::crd::{ACCEPTED, DevicePool, NodeDiskSetupStatus, SetupReason};
 use crate::api::{BenchmarkPlace, DiskSetup, DisksUse};
 use crate::device::{NodeName, SetName};
 use crate::operator::api_server::object_key::ObjectName;
@@ -19,8 +19,6 @@ use crate::operator::disk_setup::setups::{ReadSetup, Setups};
 use crate::operator::event::clip;
 use crate::operator::status::condition::{ConditionState, condition};
 
-/// Type of the condition that says whether a NodeDiskSetup is valid.
-const ACCEPTED: &str = "Accepted";
 /// Type of the condition that says whether the disks of its nodes are set up. Only one that sets up disks has it.
 const DISKS_READY: &str = "DisksReady";
 /// Type of the condition that says whether commands run in pods. Only one with `runIn: Pod` has it.

@@ -123,14 +123,18 @@ fn state(view: &DiskView) -> (DiskState, Option<String>) {
 }
 
 fn missing(view: &DiskView) -> String {
-    let why = match (&view.array_problem, view.array) {
-        (Some(why), Some(_)) => format!("it is an array that does not run: {why}."),
-        _ => "it is not there; is it unplugged or dead?".to_owned(),
-    };
-    format!(
-        "{why} Order GiveUp for it in spec.disks, or run `localpool disk give-up {}` in the agent's pod, to give it up",
-        view.id
-    )
+    match (&view.array_problem, view.array) {
+        // To give up the array alone leaves the member missing.
+        (Some(why), Some(_)) => format!(
+            "it is an array that does not run: {why}. If a member is lost for good, give up that member: order GiveUp for it in \
+             spec.disks, or run `localpool disk give-up` with its id in the agent's pod"
+        ),
+        _ => format!(
+            "it is not there; is it unplugged or dead? Order GiveUp for it in spec.disks, or run `localpool disk give-up {}` in \
+             the agent's pod, to give it up",
+            view.id
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -183,7 +187,12 @@ mod tests {
         assert_eq!(of(standing(Standing::Ready)), why, "a member that is well");
         assert_eq!(of(standing(Standing::NotReady("torn".to_owned()))), format!("torn; {why}"));
         let missing = of(DiskView { array: array(), ..standing(Standing::Missing) });
-        assert!(missing.starts_with(&format!("it is an array that does not run: {why}. Order GiveUp")), "{missing}");
+        assert!(
+            missing.starts_with(&format!(
+                "it is an array that does not run: {why}. If a member is lost for good, give up that"
+            )),
+            "{missing}"
+        );
         assert!(
             of(standing(Standing::Missing)).starts_with("it is not there; is it unplugged"),
             "a member that is away"

@@ -7,7 +7,9 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::disks::{UNKNOWN, size_cell, text_cell};
-use crate::api::crd::{DevicePool, DiskState, DiskStatus, LocalVolume, LocalVolumeSet, PoolVolume, READY};
+use crate::api::crd::{
+    DevicePool, DiskState, DiskStatus, LocalVolume, LocalVolumeSet, NodeDiskSetup, PoolVolume, READY,
+};
 use crate::device::NodeName;
 use crate::operator::bytes::unsigned;
 use crate::operator::disk::member::is_member;
@@ -30,6 +32,7 @@ pub struct ClusterCase {
     pub pods: Vec<Pod>,
     pub sets: Vec<Arc<LocalVolumeSet>>,
     pub local_volumes: Vec<Arc<LocalVolume>>,
+    pub disk_setups: Vec<Arc<NodeDiskSetup>>,
     /// The replica of the controller that writes; `None`: nobody, or whoever asks may not know.
     pub leader: Option<String>,
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::asked_disk::why_line;
 use super::disks::UNKNOWN;
 use super::node_summary::{COMPONENT_LABEL, ClusterCase, NodeSummary, ReplicaStatus, is_failing, is_ready};
-use crate::api::crd::{DevicePool, DiskState, DiskStatus, PoolVolume};
+use crate::api::crd::{DevicePool, DiskState, DiskStatus, NodeDiskSetup, PoolVolume};
 use crate::device::DiskId;
 use crate::health::HealthReason;
 
@@ -42,6 +42,7 @@ pub fn problems(
     problems.extend(case.pods.iter().filter_map(|pod| of_agent_pod(pod, nodes)));
     problems.extend(case.sets.iter().filter_map(|set| of_set(&**set, &set.status.as_ref()?.conditions)));
     problems.extend(case.local_volumes.iter().filter_map(|set| of_set(&**set, &set.status.as_ref()?.conditions)));
+    problems.extend(case.disk_setups.iter().filter_map(|setup| of_disk_setup(setup)));
     problems.extend(case.pools.iter().flat_map(|pool| of_disks(pool)));
     problems.extend(nodes.iter().filter_map(|node| of_volumes(case, node)));
     problems
@@ -86,6 +87,16 @@ fn of_set<K: Resource<DynamicType = ()>>(set: &K, conditions: &[Condition]) -> O
     Some(ClusterProblem {
         what: format!("{kind} {namespace}/{name} is not valid: {}", invalid.message),
         next: format!("kubectl -n {namespace} edit {plural} {name}"),
+    })
+}
+
+/// One with a slip. What its disks lack is said with the disks.
+fn of_disk_setup(setup: &NodeDiskSetup) -> Option<ClusterProblem> {
+    let why = setup.slip()?;
+    let name = setup.name_any();
+    Some(ClusterProblem {
+        what: format!("NodeDiskSetup {name} is not valid, and its disks stay as they are: {why}"),
+        next: format!("kubectl edit nodedisksetup {name}"),
     })
 }
 

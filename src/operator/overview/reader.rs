@@ -143,6 +143,7 @@ pub async fn pvc_case(client: Client, name: &PvcName) -> Result<PvcCase, Operato
         pods,
         sets: arcs(&client).await?,
         local_volumes: arcs(&client).await?,
+        disk_setups: all_served(&client).await?,
         pools: all(&client).await?,
         volumes: all(&client).await?,
         nodes: nodes(&client).await?,
@@ -210,6 +211,7 @@ pub async fn cluster_case(client: &Client) -> Result<ClusterCase, OperatorError>
         leader: leader(client, &pods).await,
         sets: all_served(client).await?,
         local_volumes: all_served(client).await?,
+        disk_setups: all_served(client).await?,
         pods,
     })
 }

@@ -75,7 +75,7 @@ mod tests {
 
     use super::super::node_summary::{COMPONENT_LABEL, VERSION_LABEL};
     use super::*;
-    use crate::api::crd::{DiskState, DiskStatus, Phase};
+    use crate::api::crd::{DiskState, DiskStatus, NodeDiskSetup, Phase};
     use crate::health::HealthReason;
     use crate::operator::bytes::unsigned;
     use crate::operator::disk::member::MEMBER;
@@ -108,6 +108,7 @@ mod tests {
             leader: Some("c-1".to_owned()),
             sets: Vec::new(),
             local_volumes: Vec::new(),
+            disk_setups: Vec::new(),
         }
     }
 
@@ -157,6 +158,25 @@ mod tests {
         assert!(said.contains("1.0.0: 1 agent, this program; 1.1.0: the controller"), "{said}");
         let other = status(&case(), "2.0.0").problems_text();
         assert!(other.contains("1.0.0: 1 agent, the controller; 2.0.0: this program"), "{other}");
+    }
+
+    #[test]
+    fn a_disk_setup_with_a_slip_is_told_with_its_field_and_one_that_is_valid_is_not() {
+        let setup = |accepted: &str| -> Arc<NodeDiskSetup> {
+            let accepted = json!({"type": "Accepted", "status": accepted, "reason": "x", "message": "spec.localDiskPath: unknown field",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            Arc::new(read(json!({
+                "apiVersion": "localpool.dev/v1alpha1", "kind": "NodeDiskSetup", "metadata": {"name": "fast"}, "spec": {},
+                "status": {"conditions": [accepted]},
+            })))
+        };
+        let mut one = case();
+        one.disk_setups = vec![setup("True")];
+        assert!(problems(&one).starts_with("nothing is wrong"), "{}", problems(&one));
+        one.disk_setups = vec![setup("False")];
+        let said = problems(&one);
+        assert!(said.contains("NodeDiskSetup fast is not valid") && said.contains("spec.localDiskPath"), "{said}");
+        assert!(said.contains("kubectl edit nodedisksetup fast"), "{said}");
     }
 
     #[test]

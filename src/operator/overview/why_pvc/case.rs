@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt as _;
 
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, NodeDiskSetup, PoolVolume};
 use crate::operator::api_server::error::{OperatorError, error_message};
 use crate::operator::kube_volume::PersistentVolume;
 use crate::operator::volume::PvcName;
@@ -26,6 +26,7 @@ pub struct PvcCase {
     pub event: Option<PvcEvent>,
     pub sets: Vec<Arc<LocalVolumeSet>>,
     pub local_volumes: Vec<Arc<LocalVolume>>,
+    pub disk_setups: Vec<Arc<NodeDiskSetup>>,
     pub pools: Vec<DevicePool>,
     pub volumes: Vec<PoolVolume>,
     pub nodes: Vec<Node>,

@@ -173,6 +173,17 @@ impl<'c> PvcWanted<'c> {
 /// Nobody has made the StorageClass that the claim names. `sets` have it as their storageClassName.
 fn missing_class<T>(case: &PvcCase, name: &str, sets: &[String]) -> Result<T, Unserved> {
     let why = format!("there is no StorageClass {name}");
+    // A set beside it would take the disks that its array is to have.
+    if let Some(setup) = case.disk_setups.iter().find(|setup| setup.class() == name).filter(|_| sets.is_empty()) {
+        let unread = "the controller has not read it; is the chart's value controller.nodeDiskSetup.enabled true?";
+        let status = setup.status.as_ref().map(|status| status.message.as_str()).filter(|message| !message.is_empty());
+        let setup_name = setup.name_any();
+        let why = format!(
+            "{why}: it comes with NodeDiskSetup {setup_name}, and {}",
+            setup.slip().or(status).unwrap_or(unread)
+        );
+        return unserved(None, why, format!("correct it: kubectl edit nodedisksetup {setup_name}"));
+    }
     if sets.is_empty() {
         let next = format!(
             "if {name} is misspelt, make the claim again with a class that `kubectl get sc` lists; otherwise create a \

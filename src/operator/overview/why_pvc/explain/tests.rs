@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::super::{PvcAsked, PvcEvent};
 use super::*;
-use crate::api::crd::{DevicePool, LocalVolumeSet};
+use crate::api::crd::{DevicePool, LocalVolumeSet, NodeDiskSetup};
 use crate::operator::volume::sample::{GIB, in_phase, pool, status_condition};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -43,6 +43,7 @@ fn case() -> PvcCase {
         event: None,
         sets: vec![set(json!({}))],
         local_volumes: Vec::new(),
+        disk_setups: Vec::new(),
         pools: Vec::new(),
         volumes: Vec::new(),
         nodes: Vec::new(),
@@ -116,6 +117,21 @@ fn a_claim_that_nobody_of_localpool_serves_says_who_does() {
     ends(&missing, "dryrun", "correct the set");
     missing.sets.clear();
     ends(&missing, "there is no StorageClass fast", "`kubectl get sc` lists; otherwise create a LocalVolumeSet");
+    // A set beside it would take its disks.
+    let setup = |status: Value| -> Arc<NodeDiskSetup> {
+        Arc::new(read(json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "NodeDiskSetup", "metadata": {"name": "tuned"},
+            "spec": {"pvProvisionerOptions": {"storageClass": "fast"}}, "status": status,
+        })))
+    };
+    missing.disk_setups = vec![setup(Value::Null)];
+    ends(
+        &missing,
+        "it comes with NodeDiskSetup tuned, and the controller has not read it",
+        "kubectl edit nodedisksetup tuned",
+    );
+    missing.disk_setups = vec![setup(json!({"message": "spec.localDiskPath: unknown field", "conditions": []}))];
+    ends(&missing, "tuned, and spec.localDiskPath: unknown field", "kubectl edit nodedisksetup tuned");
 }
 
 #[test]
