@@ -128,8 +128,8 @@ fn cases() -> BTreeMap<&'static str, Vec<Value>> {
     let work = "background work (erasing, zeroing, the second copy of the label) fails, and is tried again: …";
     let elsewhere = "disk gpt-7a1f… is in the pool of node worker-1, and this object names node worker-0: …";
     let zeroed = "disk gpt-7a1f… is being zeroed for volume …: 800.0 GiB are left; call again";
-    let replica = "The StatefulSet has one replica: there may be no other copy of the data.";
-    let room = "The new claim is not bound: no node may have room for it.";
+    let replica = "OnlyReplica: The StatefulSet has one replica: there may be no other copy of the data.";
+    let room = "WaitsForBinding: The new claim is not bound: no node may have room for it.";
     let deleting = json!({"phase": "Deleting", "reason": "DiskMissing", "message": "disk gpt-7a1f… is missing"});
     BTreeMap::from([
         ("LocalpoolDeletionStuck", vec![volumes(Some("2026-01-12T08:00:00Z"), deleting)]),
