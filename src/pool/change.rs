@@ -69,7 +69,7 @@ impl Pool {
             }
         });
         let done = grown.unwrap_or_else(|| member.expand(&view, required));
-        if done.is_err() && member.is_to_be_opened_again() {
+        if done.is_err() && member.look_again() {
             self.nudge();
         }
         self.goes_on(&member, done)?;
@@ -93,7 +93,7 @@ impl Pool {
 
     /// A volume could not be used as it should: a filesystem of the pool that cannot be read any more is opened again.
     pub fn look_again(&self, view: &VolumeView) {
-        if self.member(&view.disk).is_some_and(|member| member.is_to_be_opened_again()) {
+        if self.member(&view.disk).is_some_and(|member| member.look_again()) {
             self.nudge();
         }
     }

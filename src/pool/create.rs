@@ -141,7 +141,7 @@ impl Pool {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed while a volume was made; another disk is tried");
                     // Of a lock that others keep a scan would find nothing.
                     if !error.is_locked() {
-                        members[index].is_to_be_opened_again();
+                        members[index].look_again();
                         self.nudge();
                     }
                     return Ok(Made::Failed(error));

@@ -33,8 +33,9 @@ pub enum Member {
 }
 
 impl Member {
-    /// Looks whether what is open of it can still be read: a filesystem that cannot is not used before it was opened again.
-    pub fn is_to_be_opened_again(&self) -> bool {
+    /// Looks whether what is open of it can still be read. A filesystem that cannot is not used from now on, and `true` says
+    /// that the next pass has to open it again.
+    pub fn look_again(&self) -> bool {
         let Self::Filesystem(filesystem) = self else { return false };
         let unreadable = filesystem.prove_readable().inspect_err(|error| {
             tracing::error!(disk = %filesystem.id, error = %chain(error), "the filesystem of a disk is opened again");

@@ -321,6 +321,16 @@ fn one_that_has_lost_its_file_is_not_ready_and_not_missing_and_nobody_can_give_i
     assert!(lab.node.pool.usable(id("a")).is_err() && lab.create("b", MIB).is_err());
     lab.verb(Verb::GiveUpDisk { disk, run: Run::Real }).expect_err("it is there");
     assert!(root(&lab.host, "fast", FAST).read(config).expect("read").is_none(), "nobody writes it");
+    // A claim that cannot be read is there all the same.
+    let claim = Path::new("localpool/claim.json");
+    let of_pool = root(&lab.host, "fast", FAST).read(claim).expect("read").expect("there");
+    root(&lab.host, "fast", FAST).write(claim, "{").expect("written");
+    lab.pass();
+    let Standing::NotReady(why) = lab.standing() else { panic!("{:?}", lab.standing()) };
+    assert!(why.contains("localpool/claim.json there cannot be used"), "{why}");
+    let disk = lab.disk();
+    lab.verb(Verb::GiveUpDisk { disk, run: Run::Real }).expect_err("it is there");
+    root(&lab.host, "fast", FAST).write(claim, &of_pool).expect("put back");
     root(&lab.host, "fast", FAST).write(config, &text).expect("put back");
     lab.pass();
     lab.node.pool.usable(id("a")).expect("it is back");
